@@ -162,6 +162,7 @@ class NoticeActivities:
         with reported():
             if self._notifier is None:
                 raise WebhookUnavailable(
-                    "the task was admitted with notices, but this worker has no WAYSTATION_WEBHOOK: set it on all"
+                    "the task was admitted with notices, but this worker has neither WAYSTATION_WEBHOOK nor "
+                    "WAYSTATION_NOTIFY: set it on all"
                 )
             await self._notifier.send(notice, self._link(notice.task_id))

@@ -25,6 +25,7 @@ from waystation.domain.task import TaskRequest
 from waystation.ports import ChatModel
 from waystation.settings import Settings
 from waystation.stores import own_cipher
+from waystation.task_view import TaskFilter
 from waystation.testing import PlainRedactor
 from workers.parts import Parts
 
@@ -96,7 +97,7 @@ class Office:
 
     async def reports(self) -> list[str]:
         """Of all tasks, oldest first."""
-        views = (await self.client.tasks("S"))[::-1]
+        views = (await self.client.tasks(TaskFilter(session="S")))[::-1]
         return [await self.client.report(view.progress.task_id) for view in views]
 
 

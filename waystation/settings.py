@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, AliasChoices, Field, SecretStr, StringConstraints, ValidationError
+from pydantic import AfterValidator, AliasChoices, Field, HttpUrl, SecretStr, StringConstraints, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
@@ -40,6 +40,7 @@ from waystation.settings_sections import (
 from waystation.settings_text import (
     CONFIG_NAME,
     PREFIX,
+    PageAddress,
     SecretAddress,
     WrittenBudget,
     WrittenTokens,
@@ -189,6 +190,12 @@ class Settings(
     webhook: SecretAddress = Field(
         default=None, description="Where budget requests and ended tasks are told of, like a Slack incoming webhook."
     )
+    notify: SecretStr | None = Field(
+        default=None, description="The same by e-mail, chat or push: addresses of Apprise's, with spaces between them."
+    )
+    page: PageAddress = Field(
+        default=None, description="Where people open `waystation serve`: notices lead there, else to the Temporal UI."
+    )
 
     metrics_address: str | None = Field(
         default=None, description="Host and port where a worker serves Prometheus metrics, like 0.0.0.0:9464."
@@ -238,6 +245,19 @@ class Settings(
         url = self.store_url or f"sqlite:///{self.home / 'waystation.db'}"
         scheme, separator, place = url.partition("://")
         return DRIVERS.get(scheme.partition("+")[0], scheme) + separator + place
+
+    @property
+    def tells(self) -> bool:
+        """Whether notices are sent."""
+        return bool(self.told_by)
+
+    @property
+    def told_by(self) -> str:
+        """How notices are sent, without what is secret of it; empty where nobody is told."""
+        webhook = [f"a webhook at {HttpUrl(self.webhook.get_secret_value()).host}"] if self.webhook is not None else []
+        addresses = self.notify.get_secret_value().split() if self.notify is not None else []
+        ways = [*webhook, *(address.partition("://")[0] for address in addresses if "://" in address)]
+        return f"by {', '.join(ways)}, on workers that have it too" if ways else ""
 
     @property
     def memory_folder(self) -> Path:

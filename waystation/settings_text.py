@@ -69,6 +69,15 @@ def _read_address(written: SecretStr | None) -> SecretStr | None:
     return SecretStr(address)
 
 
+def _read_page(written: str | None) -> str | None:
+    """Without the slash at its end."""
+    if written is None:
+        return None
+    if (address := _web_address(written)) is None:
+        raise ValueError("it must be an http or https address with its host, like https://waystation.example.org")
+    return address.rstrip("/")
+
+
 def _read_hook(written: str | None) -> str | None:
     """Refused without being shown, too: an argument is as good a place for a secret as an address."""
     if written is None:
@@ -161,6 +170,7 @@ WrittenHook = Annotated[str | None, AfterValidator(_read_hook)]
 """A command line, or an http or https URL, normalised."""
 WrittenBaseUrl = Annotated[str | None, AfterValidator(_read_base_url)]
 """An http or https address of an endpoint that speaks the Messages protocol."""
+PageAddress = Annotated[str | None, AfterValidator(_read_page)]
 SecretAddress = Annotated[SecretStr | None, AfterValidator(_read_address)]
 """An http or https URL, normalised."""
 
@@ -180,6 +190,7 @@ NOT_IN_A_FILE = {
     "embedder_key": "it is a secret",
     "voyage_api_key": "it is a secret",
     "webhook": "it holds a secret",
+    "notify": "it holds secrets",
 }
 """Settings that only the environment gives, and why."""
 

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from statistics import quantiles
 from typing import Literal
 
 from pydantic import JsonValue
 
 from waystation.domain.amount import Amount
 from waystation.domain.approvals import Origin
-from waystation.domain.plan import Plan, PlanVersion
+from waystation.domain.plan import PlanVersion
 from waystation.domain.procedures import GivenProcedure
 from waystation.domain.progress import Doing
 from waystation.domain.task import (
@@ -50,12 +49,50 @@ class SeenTelling(Value):
     """Agents, by the ids of their steps. Others hear it at their next turn, if they have one."""
 
 
+DELIVERED = frozenset({TaskPhase.DONE, TaskPhase.PARTIAL})
+"""Phases that the store knows first."""
+
+
+class TaskFilter(Value):
+    """Which tasks are looked for. What is not given narrows nothing."""
+
+    session: str | None = None
+    phases: frozenset[TaskPhase] = frozenset()
+    """Any of these; empty means any at all."""
+    since: datetime | None = None
+    """Submitted then or later; with a time zone."""
+    text: str = ""
+    """Stands in the title, in whatever case: what is hidden there (a name, what was cut off) finds nothing."""
+
+    @property
+    def narrows(self) -> bool:
+        """Whether all tasks that it lets through are meant, and not only the newest of a session or tenant."""
+        return bool(self.phases or self.since or self.text)
+
+    def in_phase(self, phase: TaskPhase) -> bool:
+        """Whether it is one of those that are looked for."""
+        return not self.phases or phase in self.phases
+
+    def may_hold(self, row: TaskRow) -> bool:
+        """As far as the store knows. Of a task that has not ended there the server says the phase: it may have been
+        ended by force, but nothing was delivered.
+        """
+        if self.text.casefold() not in row.title.casefold():
+            return False
+        if row.progress is not None and row.progress.phase.over:
+            return self.in_phase(row.progress.phase)
+        return not self.phases or not self.phases <= DELIVERED
+
+
 class TaskView(Value):
     """A task as it can be seen now. Its workflow id is its task id."""
 
     progress: TaskProgress
     run_id: str | None = None
     ui_url: str | None = None
+    submitted_at: datetime | None = None
+    ended_at: datetime | None = None
+    """None while it works or waits, and where it was ended by force."""
     remark: str = ""
     """Why this is not the live state, where it is not."""
     waits: tuple[str, ...] = ()
@@ -78,7 +115,7 @@ class TaskView(Value):
     procedures: tuple[GivenProcedure, ...] = ()
     """What its agents were told to follow."""
     session: str = ""
-    """By which later tasks go on with what it found. Only where it was asked for."""
+    """By which later tasks go on with what it found."""
 
 
 class Draft(Value):
@@ -125,42 +162,6 @@ def pending(progress: TaskProgress, then: Literal["partial", "wait"] | None = No
     )
 
 
-FEW, EARLIER = 5, 50
-"""Tasks: fewer tell nothing of what is usual; of more, the newest count."""
-
-
-class Usual(Value):
-    """What a step of a tenant's earlier tasks has spent, in tokens: every tenth task spent less than the least, every
-    tenth more than the most.
-    """
-
-    tasks: int
-    least: int
-    middle: int
-    most: int
-
-
-def usual(rows: Iterable[TaskRow]) -> Usual | None:
-    """None where there are too few tasks that ended as they should."""
-    ended = (row.progress for row in rows if row.progress is not None and row.progress.phase is TaskPhase.DONE)
-    each = [one.budget.spent.tokens // len(one.steps) for one in ended if one.steps]
-    if len(each) < FEW:
-        return None
-    tenths = [round(tenth) for tenth in quantiles(each, n=10, method="inclusive")]
-    return Usual(tasks=len(each), least=tenths[0], middle=tenths[4], most=tenths[-1])
-
-
-class PlannedTask(Value):
-    """A plan, and what a person wants to know who is to agree to it."""
-
-    plan: Plan
-    """With its goals."""
-    progress: TaskProgress
-    documents: tuple[str, ...]
-    """Names of what the task may read."""
-    usual: Usual | None
-
-
 def still_open(trail: Iterable[AuditEntry]) -> tuple[Approval, ...]:
     """The requests of an audit trail that nobody has answered."""
     newest = {entry.request_id: entry for entry in trail if isinstance(entry, Approval)}
@@ -179,6 +180,12 @@ def as_stored(row: TaskRow, phase: TaskPhase) -> TaskProgress:
         models=row.terms.models,
         budget=BudgetProgress(limit=row.terms.budget, spent=Amount(), reserved=Amount()),
     )
+
+
+def known_of(row: TaskRow) -> dict[str, object]:
+    """Fields of a `TaskView` that the store knows: its session, what its agents follow, its times."""
+    times = {"submitted_at": row.submitted_at, "ended_at": row.ended_at}
+    return {**times, "procedures": row.request.procedures, "session": row.request.session}
 
 
 def with_kept_reports(row: TaskRow, live: TaskProgress) -> TaskProgress:

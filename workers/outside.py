@@ -8,7 +8,7 @@ What agents' tools reach beyond the store, as the settings want it: tables, the 
 
 What this process calls before and after compactions: the commands and addresses that are set, or nothing.
 
-Where this process sends notices: to the webhook that is set, or nowhere.
+Where this process sends notices: to the webhook and the addresses that are set, or nowhere.
 """
 
 import os
@@ -27,7 +27,7 @@ from activities.tasks import NoticeActivities
 from waystation import __version__
 from waystation.adapters.clock import utc_now
 from waystation.adapters.documents.sources import Loaded, load_documents
-from waystation.adapters.hooks import CommandHook, PostedHook, Webhook
+from waystation.adapters.hooks import CommandHook, Messages, PostedHook, Several, Webhook
 from waystation.adapters.prices import load_prices
 from waystation.adapters.store.sql_store import SqlStore
 from waystation.adapters.temporal.connect import Target, find_target, workflow_link
@@ -230,10 +230,25 @@ async def _hook(setting: str, written: str | None, stack: AsyncExitStack) -> Com
 
 @asynccontextmanager
 async def opened_notices(settings: Settings, target: Target) -> AsyncGenerator[NoticeActivities]:
-    """Without a webhook there are notices only where another worker that has one admitted the task: none is lost."""
-    link = partial(workflow_link, target)
-    if settings.webhook is None:
+    """Where nothing is set there are notices only where another worker that has it admitted the task: none is lost.
+
+    Raises BadInput for an address that cannot be used.
+    """
+    link = partial(task_link, settings.page, target)
+    if not settings.tells:
         yield NoticeActivities(None, link)
         return
-    async with aclosing(Webhook(settings.webhook)) as webhook:
-        yield NoticeActivities(webhook, link)
+    async with aclosing(Several(notifiers(settings))) as several:
+        yield NoticeActivities(several, link)
+
+
+def task_link(page: str | None, target: Target, task_id: str) -> str | None:
+    """A task's page where it can be answered, too; else in the Temporal UI, where one is known."""
+    return f"{page}/tasks/{task_id}" if page is not None else workflow_link(target, task_id)
+
+
+def notifiers(settings: Settings) -> list[Webhook | Messages]:
+    """Everybody who is to be told. Raises BadInput."""
+    addresses = settings.notify.get_secret_value().split() if settings.notify is not None else []
+    messages = [Messages(SecretStr(one), number, settings.page) for number, one in enumerate(addresses, 1)]
+    return [*([Webhook(settings.webhook)] if settings.webhook is not None else []), *messages]

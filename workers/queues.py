@@ -101,7 +101,7 @@ class Workshop:
         """Admission and plans."""
         equipment = Equipment(
             search_attributes=self.search_attributes,
-            notices=self.settings.webhook is not None,
+            notices=self.settings.tells,
             privacy=self.settings.privacy,
             sealed_answers=encrypts(self.client.data_converter),
         )

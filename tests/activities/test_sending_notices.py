@@ -18,6 +18,6 @@ async def test_a_notice_goes_out_with_the_page_of_its_task() -> None:
 
 
 async def test_a_worker_without_a_webhook_leaves_the_notice_to_the_next_attempt() -> None:
-    with pytest.raises(ApplicationError, match="this worker has no WAYSTATION_WEBHOOK: set it on all") as failed:
+    with pytest.raises(ApplicationError, match="has neither WAYSTATION_WEBHOOK nor WAYSTATION_NOTIFY") as failed:
         await ActivityEnvironment().run(NoticeActivities(None, page).send, ASKED)
     assert not failed.value.non_retryable

@@ -202,13 +202,16 @@ async def test_a_task_that_has_ended_is_read_from_the_store_with_its_run_where_t
         update={"phase": TaskPhase.PARTIAL, "report": await store.put_text("# Report", row.ref.reader)}
     )
     await store.finish(submitted.task_id, over)
+    row = await store.task(submitted.task_id, ANYONE)
     await store.aclose()
-    seen = TaskView(progress=over, run_id=submitted.run_id, ui_url=submitted.ui_url, session=row.request.session)
+    kept = TaskView(progress=over, session=row.request.session, submitted_at=row.submitted_at, ended_at=row.ended_at)
     assert row.request.session
-    assert await client.progress(submitted.task_id) == seen
+    assert row.ended_at is not None
+    there = {"run_id": submitted.run_id, "ui_url": submitted.ui_url}
+    assert await client.progress(submitted.task_id) == kept.model_copy(update=there)
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
     async with await Client.connect(Settings(home=tmp_path)) as cut_off:
-        assert await cut_off.progress(submitted.task_id) == TaskView(progress=over, session=row.request.session)
+        assert await cut_off.progress(submitted.task_id) == kept
         assert await cut_off.report(submitted.task_id) == "# Report"
 
 

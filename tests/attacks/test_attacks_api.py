@@ -174,11 +174,20 @@ async def test_tasks_in_a_phase_are_found_behind_more_than_fifty_newer_ones(
         await store.finish(row.ref.task_id, as_stored(row, TaskPhase.DONE))
     await store.aclose()
     async with served(settings) as asking:
-        newest, partial, done = [
-            [one["task_id"] for one in (await asking.get(path, headers=BEARER)).json()]
-            for path in ("/v1/tasks", "/v1/tasks?phase=partial", "/v1/tasks?phase=done")
+        newest, partial, done, both, to_come, worded = [
+            [one["task_id"] for one in (await asking.get(f"/v1/tasks{query}", headers=BEARER)).json()]
+            for query in (
+                "",
+                "?phase=partial",
+                "?phase=done",
+                "?phase=done&phase=partial&since=2026-01-01",
+                "?since=2999-01-01T00:00",
+                "?text=cocoa",
+            )
         ]
+        refused = await asking.get("/v1/tasks?since=soon", headers=BEARER)
     assert (len(newest), task in newest, partial, len(done)) == (50, False, [task], 51)
+    assert (len(both), to_come, worded, refused.status_code) == (52, [], [], 422)
 
 
 async def test_who_comes_when_all_connections_are_held_is_sent_away_and_let_in_again(

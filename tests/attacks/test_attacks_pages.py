@@ -24,8 +24,9 @@ from waystation.domain.leg import RunRef
 from waystation.domain.plan import Plan, PlanVersion, Step, standard_plan
 from waystation.domain.signals import Answer
 from waystation.domain.task import Approval, BudgetProgress, SourceDocument, TaskPhase, TaskRequest
+from waystation.markdown import as_html
 from waystation.serve.access import COOKIE, MOST_BODY_BYTES, SignIn
-from waystation.serve.api import as_html, unless_refused, v1
+from waystation.serve.api import unless_refused, v1
 from waystation.serve.app import LetIn, Site, application
 from waystation.serve.pages import LONGEST_UPLOAD_NAME, error_page, file_name, pages, uploaded
 from waystation.serve.pictures import bar, picture

@@ -2,6 +2,8 @@
 
 import io
 import json
+import re
+import sys
 
 import pytest
 from hypothesis import given
@@ -18,6 +20,7 @@ from waystation.domain.privacy import PLACEHOLDER
 from waystation.domain.task import TaskPhase
 from waystation.markdown import exported_report, inert
 
+OWN_STYLES = re.compile(r"\x1b\[[0-9;]*m")
 CLIPBOARD = "\x1b]52;c;cm0gLXJmIH4=\x07"
 SEQUENCES = (
     CLIPBOARD,
@@ -58,6 +61,47 @@ def test_nothing_that_is_printed_steers_the_terminal(sequence: str) -> None:
     for style in ("\x1b[1m", "\x1b[31m", "\x1b[0m"):
         printed = printed.replace(style, "")
     assert STEERING.isdisjoint(printed)
+
+
+REPORT = """\
+# Harbours
+
+Nordvik *silted* up [a.md:3-3]. <b>Bold</b> [word](http://evil.example) `x = 1`
+
+| harbour | year |
+|---|---|
+| Nordvik | 1871 |
+"""
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """What is printed as a result, at a terminal."""
+    out = io.StringIO()
+    at_terminal = PlainConsole(file=out, force_terminal=True, color_system="standard", width=60, highlight=False)
+    monkeypatch.setattr(console, "result", at_terminal)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    return out
+
+
+@pytest.mark.parametrize("sequence", SEQUENCES)
+def test_no_report_steers_the_terminal_that_it_is_set_for(sequence: str, terminal: io.StringIO) -> None:
+    console.print_markdown(f"# {sequence}\n\n- a{sequence}b `{sequence}`\n\n<http://x/{sequence}>\n\n    {sequence}\n")
+    assert STEERING.isdisjoint(OWN_STYLES.sub("", terminal.getvalue()))
+
+
+def test_a_report_at_a_terminal_has_its_words_and_no_markup_of_others(terminal: io.StringIO) -> None:
+    console.print_markdown(REPORT)
+    printed = OWN_STYLES.sub("", terminal.getvalue())
+    for words in ("Nordvik silted up [a.md:3-3]. <b>Bold</b>", "(http://evil.example)", "x = 1", "1871"):
+        assert words in " ".join(printed.split())
+    assert "# Harbours" not in printed
+    assert "|---|" not in printed
+
+
+def test_a_report_is_as_it_is_stored_where_it_is_no_terminal_that_reads_it(capsys: pytest.CaptureFixture[str]) -> None:
+    console.print_markdown(REPORT)
+    assert capsys.readouterr().out == f"{REPORT}\n"
 
 
 def test_every_command_prints_by_such_a_console() -> None:

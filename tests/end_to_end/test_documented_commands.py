@@ -30,6 +30,7 @@ WITHOUT_A_PLATFORM = (
 ON_A_PLATFORM = (
     'waystation submit "What did we promise customers about retention?" --docs contracts/ --docs faq.html',
     "waystation list",
+    "waystation list --state done --since 2d --text retention",
     "waystation report TASK",
     "waystation report TASK --restore",
     "waystation report TASK --output report.pdf",
@@ -80,6 +81,7 @@ ON_A_PLATFORM = (
 """In an order in which each finds what it is about; TASK is over."""
 WHILE_IT_WAITS = (
     "waystation approvals",
+    "waystation approvals TASK",
     'waystation tell TASK "Leave out everything before 2020"',
     "waystation documents TASK --docs contracts/",
     "waystation documents TASK --docs notes",

@@ -30,7 +30,7 @@ def test_half_a_dollar_pauses_is_raised_by_a_quarter_and_the_bill_is_the_sum_of_
         shell.until_task(task, paused, 360, "the pause")
         shown = shell.json("show", task)
         assert 0 < shown["budget"]["spent_usd"] <= shown["budget"]["limit_usd"] == 0.5
-        assert task in shell.run("approvals").stdout
+        assert task in shell.run("approvals", "--details").stdout
 
         (request, *_) = [
             asked for asked in cast("list[dict[str, Any]]", shown["approvals"]) if asked["decision"] == "pending"

@@ -15,19 +15,28 @@ PACKAGES = ("activities", "waystation", "workers", "workflows")
 pytestmark = [pytest.mark.installed, pytest.mark.timeout(600)]
 
 
-def uv(*arguments: str | Path) -> None:
+def uv(*arguments: str | Path, **environment: str) -> str:
     program = shutil.which("uv") or ROOT / ".uv" / "bin" / "uv"
-    done = subprocess.run([program, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    there = {**os.environ, **environment}
+    done = subprocess.run([program, *arguments], cwd=ROOT, env=there, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
+    folder = tmp_path_factory.mktemp("dist")
+    uv("build", "--quiet", "--out-dir", folder)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs of an environment with the wheel and its locked dependencies."""
     folder = tmp_path_factory.mktemp("installed")
-    uv("build", "--quiet", "--out-dir", folder / "dist")
     uv("venv", "--quiet", "--python", sys.executable, folder / "venv")
-    (wheel,) = (folder / "dist").glob("*.whl")
     python = folder / "venv" / "bin" / "python"
     uv("pip", "install", "--quiet", "--python", python, "--constraints", "requirements.lock", wheel)
     return python.parent
@@ -64,3 +73,12 @@ def test_the_demo_runs_in_an_empty_folder_to_a_report(programs: Path, empty: Pat
     assert Path(report[1]).is_relative_to(empty.with_name("home"))
     assert re.search(r"^# \w", Path(report[1]).read_text(encoding="utf-8"), re.MULTILINE)
     assert list(empty.iterdir()) == []
+
+
+def test_the_wheel_runs_without_being_installed_and_is_installed_by_pipx(wheel: Path, tmp_path: Path) -> None:
+    """As README has it: `uvx --from WHEEL waystation` and `pipx install WHEEL`, with what the index has today."""
+    assert uv("tool", "run", "--from", wheel, "waystation", "--version").startswith("waystation ")
+    programs = tmp_path / "bin"
+    uv("tool", "run", "pipx", "install", wheel, PIPX_HOME=str(tmp_path / "pipx"), PIPX_BIN_DIR=str(programs))
+    told = run_in(tmp_path, programs / "waystation", "--version")
+    assert told.stdout.startswith("waystation "), told.stderr

@@ -72,9 +72,11 @@ def test_all_means_every_open_request_for_money_and_no_call_of_a_tool() -> None:
     meant = meant_by(approving(add=9_000), OPEN)
     assert meant.request_ids == ("r1", "r2")
     assert meant.left_out == (
-        "r3 asks to call send_letter, so --all leaves it out: look at it (`waystation approvals`), then "
+        f"r3 asks to call send_letter, so --all leaves it out: look at it "
+        f"(`waystation approvals {OPEN.task_id}`), then "
         "`waystation approve task-0123456789abcdef --request r3`",
-        "r4 asks for no money, so --all leaves it out: look at it (`waystation approvals`), then "
+        f"r4 asks for no money, so --all leaves it out: look at it "
+        f"(`waystation approvals {OPEN.task_id}`), then "
         "`waystation approve task-0123456789abcdef --request r4`",
     )
 

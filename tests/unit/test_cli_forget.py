@@ -74,8 +74,14 @@ def test_the_older_name_does_the_same(ended: str, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["--before", "yesterday"], "--before takes a date (2026-11-01) or a moment (2026-11-01T07:00); 'yesterday'"),
-        (["--before", "2026-02-30"], "--before takes a date (2026-11-01) or a moment (2026-11-01T07:00); '2026-02-30'"),
+        (
+            ["--before", "yesterday"],
+            "--before takes a date (2026-11-01), a moment (2026-11-01T07:00) or how long ago (2d); 'yesterday'",
+        ),
+        (
+            ["--before", "2026-02-30"],
+            "--before takes a date (2026-11-01), a moment (2026-11-01T07:00) or how long ago (2d); '2026-02-30'",
+        ),
         (["--before", "2999-01-01"], "--before 2999-01-01 has not come yet: it is "),
         (["--before", "2020-01-01"], "there are no such tasks in this store"),
         (["--task", "task-1", "--before", "2020-01-01"], "--task names one task, whenever it ended"),

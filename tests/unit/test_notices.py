@@ -25,7 +25,7 @@ def test_a_request_says_who_asks_for_how_much_and_how_to_answer() -> None:
     assert text(ASKED, PAGE) == (
         "*`harbours` asks for 2,387 tokens.* It waits until 2026-11-22 00:00 UTC. "
         f"It works on {TASK}, which has spent 9,000 of 10,000 tokens. {ANSWER} · "
-        "<http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef?a=1&amp;b=2|Temporal UI>"
+        "<http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef?a=1&amp;b=2|its page>"
     )
 
 

@@ -5,8 +5,10 @@ from inline_snapshot import snapshot
 
 from tests.unit.render_values import ASKING, ASKING_OUTLOOK, DEAR, PAUSED
 from waystation.cli.options import parse_amount
+from waystation.cli.render import inbox_lines
 from waystation.cli.render_requests import approve_command, inbox_text, request_text
 from waystation.domain.amount import Amount, Limit
+from waystation.domain.plan import PLANNING_ID
 from waystation.domain.task import Approval, BudgetProgress
 from waystation.domain.work import Made
 from waystation.task_view import PendingApproval, pending
@@ -143,3 +145,17 @@ and longest reply can come to, though most cost far less; a smaller grant pauses
   waystation approve task-1 --request r1 --add '$0.50'
   waystation deny task-1 --request r1 --finish partial\
 """)
+
+
+def test_the_inbox_is_a_line_a_request() -> None:
+    (asking,) = pending(PAUSED.progress)
+    due = asking.approval.model_copy(update={"answer_by": NOON + timedelta(hours=33)})
+    late = asking.approval.model_copy(update={"request_id": "research-1.2-4", "answer_by": NOON, "reason": "no key"})
+    plan = asking.approval.model_copy(update={"request_id": "plan-1", "agent": PLANNING_ID})
+    shown = inbox_lines([asking.model_copy(update={"approval": one}) for one in (due, late, plan)], NOON, 80)
+    assert "\n".join(line.plain for line in shown) == snapshot("""\
+01234567  r1              until 22 Nov 21:00  30,000 tokens more  Which licence…
+01234567  research-1.2-4  overdue             no more calls       Which licence…
+01234567  plan-1          -                   plan of 3 steps     Which licence…\
+""")
+    assert {line.cell_len for line in shown} == {80}

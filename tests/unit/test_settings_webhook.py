@@ -46,9 +46,21 @@ def test_the_doctor_says_whether_a_webhook_is_set_and_where(
 ) -> None:
     monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path_factory.mktemp("home")))
     run(["doctor"])
-    assert "--   notices: no webhook tells of budget requests" in capsys.readouterr().out
+    assert "--   notices: nobody is told of budget requests and ended tasks" in capsys.readouterr().out
     monkeypatch.setenv("WAYSTATION_WEBHOOK", ADDRESS)
     run(["doctor"])
     told = capsys.readouterr().out
     assert "ok   notices: by a webhook at hooks.example.com, on workers that have it too\n" in told
     assert "hush" not in told
+    monkeypatch.setenv("WAYSTATION_NOTIFY", "slack://hush/hush/hush mailto://ada:hush@example.com")
+    run(["doctor"])
+    told = capsys.readouterr().out
+    assert "ok   notices: by a webhook at hooks.example.com, slack, mailto, on workers that have it too\n" in told
+    assert "hush" not in told
+
+
+def test_a_page_that_is_no_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WAYSTATION_PAGE", "waystation.example.org")
+    with pytest.raises(ValidationError) as refused:
+        Settings()
+    assert sentence(refused.value).startswith("WAYSTATION_PAGE: it must be an http or https address")

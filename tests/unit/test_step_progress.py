@@ -1,6 +1,7 @@
 """What an agent does at this moment, in words; and what a task has spent by the store, while its legs go on."""
 
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,10 +12,13 @@ from tests.unit.progress_values import NOON, step
 from tests.unit.render_values import PAUSED
 from waystation.cli import follow
 from waystation.cli.render import doing_text
+from waystation.client import Client
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals, Usage
 from waystation.domain.progress import Doing, spending
 from waystation.domain.task import BudgetProgress, TaskPhase
+from waystation.settings import Settings
+from waystation.task_view import TaskView
 
 WAITING = Doing(agent="research-1", what="model", turn=4, since=NOON, seen=NOON + timedelta(seconds=3700))
 
@@ -50,6 +54,25 @@ def test_beside_what_it_does_stands_what_it_has_spent() -> None:
     ]
 
 
+def test_an_agent_that_makes_room_says_so_also_while_nothing_is_heard_of_it() -> None:
+    (asking, writing) = PAUSED.progress.steps
+    steps = (asking.model_copy(update={"state": "compacting"}), writing)
+    view = PAUSED.model_copy(update={"progress": PAUSED.progress.model_copy(update={"steps": steps})})
+    assert doing_text(view, NOON) == ["research-1: compacting its context"]
+    assert len(doing_text(view.model_copy(update={"doing": (WAITING,)}), NOON)) == 1
+
+
+def test_a_task_on_its_way_says_since_when_and_when_it_was_last_heard_of() -> None:
+    begun = PAUSED.model_copy(update={"submitted_at": NOON - timedelta(minutes=2)})
+    later = NOON + timedelta(seconds=3_704)
+    assert follow.life_text(PAUSED, NOON) == "paused"
+    assert follow.life_text(begun.model_copy(update={"doing": (WAITING,)}), later) == (
+        "paused, submitted 1 h 3 min ago; last sign of life 4 s ago"
+    )
+    over = begun.progress.model_copy(update={"phase": TaskPhase.DONE})
+    assert follow.life_text(begun.model_copy(update={"progress": over}), NOON) == ""
+
+
 def test_where_nothing_can_be_redrawn_a_sign_of_life_is_printed_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     clock = [NOON]
@@ -61,6 +84,20 @@ def test_where_nothing_can_be_redrawn_a_sign_of_life_is_printed_now_and_then(mon
         screen.show(PAUSED.model_copy(update={"doing": (WAITING,)}))
     signs = [line for line in said if "waiting for the model" in line]
     assert [line.split("since ")[1].split(";")[0] for line in signs] == ["16 s", "32 s"]
+    assert said[-2] == "paused; last sign of life 0 s ago; 41,200 of 200,000 tokens spent"
+
+
+async def test_a_task_in_which_nothing_happens_is_still_looked_at_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def the_same(_: str) -> TaskView:
+        return PAUSED
+
+    async with await Client.connect(Settings(home=tmp_path / "home")) as client:
+        monkeypatch.setattr(client, "progress", the_same)
+        looks = client.watch("task-1", again=0)
+        assert [await anext(looks), await anext(looks)] == [PAUSED, PAUSED]
+        await looks.aclose()
 
 
 def test_a_screen_that_is_redrawn_shows_time_go_by() -> None:

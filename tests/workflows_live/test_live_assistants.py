@@ -24,6 +24,7 @@ from waystation.domain.errors import BadInput, Unreachable
 from waystation.serve.assistants import Answers, Assistant, AssistantRights, GivenDocument, Handing
 from waystation.serve.mcp import AssistantServer
 from waystation.settings import Settings
+from waystation.task_view import TaskFilter
 from workers.memory import MemoryReader
 
 PLENTY = Limit(tokens=10_000_000)
@@ -175,7 +176,7 @@ async def test_of_two_tasks_that_fit_one_by_one_one_is_begun(
         # A server that is busy answers later; then it is asked again.
         (refused,) = [one for one in found if isinstance(one, BadInput)]
         assert "300,000 tokens more are beyond what assistant may spend" in str(refused)
-        (begun,) = await there.client.tasks(SESSION)
+        (begun,) = await there.client.tasks(TaskFilter(session=SESSION))
         task = begun.progress.task_id
         again = wishes[1 - found.index(refused)]
 

@@ -24,6 +24,7 @@ from waystation.domain.schedules import Timing
 from waystation.domain.task import TaskPhase
 from waystation.settings import Settings
 from waystation.stores import data_converter
+from waystation.task_view import TaskFilter
 
 
 @dataclass
@@ -49,7 +50,7 @@ async def test_over_five_weeks_a_report_opens_with_what_changed_and_a_run_that_w
         platform.write("three")
         said += [(await platform.week(week)).seen.last for week in (2, 3, 4)]
         reports = await platform.reports()
-        tasks = [view.progress.task_id for view in await platform.client.tasks("S")][::-1]
+        tasks = [view.progress.task_id for view in await platform.client.tasks(TaskFilter(session="S"))][::-1]
     assert said == [
         f"done, {tasks[0]}",
         f"unchanged, {tasks[0]}, the same question, terms and documents",
@@ -131,7 +132,7 @@ async def test_a_run_that_would_pass_the_ceiling_of_the_month_does_not_start_and
         first = await platform.week(0)
         platform.write("three")
         second = await platform.week(1)
-        tasks = await platform.client.tasks("S")
+        tasks = await platform.client.tasks(TaskFilter(session="S"))
     spent = tasks[0].progress.budget.spent.tokens
     assert first.seen.last.startswith("done, task-")
     assert second.seen.last == (
@@ -170,7 +171,7 @@ async def test_what_was_missed_starts_one_task_and_a_removed_schedule_leaves_a_r
         crew.goes_on.set()
         (run,) = [one async for one in server.list_workflows('WorkflowType = "ScheduledRun"')]
         outcome = await server.get_workflow_handle(run.id).result()
-        (task,) = await platform.client.tasks("S")
+        (task,) = await platform.client.tasks(TaskFilter(session="S"))
         again = await platform.schedules.add(platform.wish())
     assert (policy.overlap, policy.catchup_window) == (ScheduleOverlapPolicy.SKIP, timedelta(days=1))
     assert outcome == {"outcome": "done", "task_id": task.progress.task_id, "reason": ""}
@@ -225,17 +226,17 @@ async def test_a_task_that_is_terminated_or_fails_is_a_failure_of_its_schedule(
         assert await platform.schedules.run("weekly")
 
         async def at_work() -> bool:
-            return len(await platform.client.tasks("S")) == 1
+            return len(await platform.client.tasks(TaskFilter(session="S"))) == 1
 
         await until(at_work)
-        ended = (await platform.client.tasks("S"))[0].progress.task_id
+        ended = (await platform.client.tasks(TaskFilter(session="S")))[0].progress.task_id
         await until(partial(running, server, ended))
         await server.get_workflow_handle(ended).terminate("by a person")
         first = await platform.settled(1)
         crew.refuses = True
         crew.goes_on.set()
         second = await platform.week(0)
-        failed = (await platform.client.tasks("S"))[0].progress
+        failed = (await platform.client.tasks(TaskFilter(session="S")))[0].progress
     assert f"TaskFailed: {ended} was ended in Temporal, without a report (failure 1 in a row)" in first.seen.last
     assert failed.phase is TaskPhase.FAILED
     assert f"TaskFailed: {failed.task_id} failed (failure 2 in a row)" in second.seen.last
@@ -268,7 +269,7 @@ async def test_a_run_whose_history_grows_long_goes_on_waiting_for_the_same_task_
                 return (await platform.known("weekly")).seen.paused
 
             await until(paused)
-            second, tasks = await platform.known("weekly"), await platform.client.tasks("S")
+            second, tasks = await platform.known("weekly"), await platform.client.tasks(TaskFilter(session="S"))
     assert first.seen.last.endswith("(failure 1 in a row)")
     assert "after 2 failures in a row" in second.seen.note
     assert len(tasks) == 1

@@ -6,6 +6,8 @@ A hook that is an address: told by a POST, it answers by its status alone.
 
 Posts notices to a webhook: what it takes, and what is worth another attempt.
 
+Messages to people by e-mail, chat or push, through Apprise: one for all that comes together.
+
 A hook that is a program: told on its standard input, it answers by its exit code alone.
 """
 
@@ -20,6 +22,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from importlib.util import find_spec
 from pathlib import Path
 
 import httpx2
@@ -168,6 +171,118 @@ def _date(text: str) -> datetime | None:
     except (ValueError, OverflowError):
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+GATHER_S = 10.0
+"""What comes within this time of a first notice is told with it. With the patience it stays under an attempt's time."""
+TALKATIVE = ("apprise", "urllib3.connectionpool", "requests_oauthlib.oauth1_auth", "requests_oauthlib.oauth2_session")
+"""Loggers that name whole addresses, or quote what was answered."""
+
+
+class _Together:
+    """Notices that are told in one message."""
+
+    def __init__(self) -> None:
+        self.notices: dict[str, tuple[Notice, str | None]] = {}
+        """By what they are deliveries of, each with the page of its task."""
+        self.sending: asyncio.Task[None] | None = None
+
+
+class Messages:
+    """A `Notifier` behind one address of Apprise's, like `mailto://…`, `slack://…`, `msteams://…` or `ntfy://…`."""
+
+    def __init__(
+        self,
+        address: SecretStr,
+        number: int,
+        inbox: str | None = None,
+        gather_s: float = GATHER_S,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        """`number`: its place in the setting, from 1; `inbox`: where requests are answered.
+
+        Raises BadInput: Apprise is not installed, or does not know such an address.
+        """
+        if find_spec("apprise") is None:
+            raise BadInput("WAYSTATION_NOTIFY needs the package apprise: `pip install 'waystation[notices]'`")
+        import apprise  # noqa: PLC0415 - of an extra
+
+        for logger in TALKATIVE:
+            logging.getLogger(logger).addFilter(_say_nothing)
+        self._to = apprise.Apprise(asset=apprise.AppriseAsset(app_id="Waystation"))
+        written = address.get_secret_value()
+        if not self._to.add(written):  # pyright: ignore[reportUnknownMemberType]: it takes more than one
+            raise BadInput(
+                f"address {number} of WAYSTATION_NOTIFY is none that Apprise knows: see "
+                "https://github.com/caronc/apprise/wiki; it is not shown, since it may hold a secret"
+            )
+        self.name = f"address {number} of WAYSTATION_NOTIFY ({written.partition('://')[0]})"
+        """For messages: without the secret."""
+        self._inbox, self._gather_s, self._patience_s = inbox, gather_s, patience_s
+        self._together = _Together()
+
+    async def send(self, notice: Notice, link: str | None) -> None:
+        """Tell it, with what else comes meanwhile; see `Notifier`. The service does not say what is final."""
+        together = self._together
+        together.notices[notice.delivery_id] = notice, link
+        if together.sending is None:
+            together.sending = asyncio.create_task(self._tell(together))
+        await asyncio.shield(together.sending)
+
+    async def _tell(self, together: _Together) -> None:
+        await asyncio.sleep(self._gather_s)
+        self._together = _Together()
+        title, body = notices.gathered(tuple(together.notices.values()), self._inbox)
+        try:
+            async with asyncio.timeout(self._patience_s):
+                taken = await self._to.async_notify(body=body, title=title, body_format="text")
+        except TimeoutError:
+            raise WebhookUnavailable(f"{self.name} did not answer within {self._patience_s:g} s") from None
+        if not taken:
+            raise WebhookUnavailable(f"{self.name} did not take it")
+
+    async def aclose(self) -> None:
+        """What still waits is told by the attempt after this one, perhaps of another worker."""
+        if self._together.sending is not None:
+            self._together.sending.cancel()
+
+
+def _say_nothing(_: logging.LogRecord) -> bool:
+    return False
+
+
+REMEMBERED = 1_000
+"""Notices that some took and others did not: who took one is not told it again by this process."""
+
+
+class Several:
+    """A `Notifier` that tells several. One that does not take a notice is told again, and the others are not."""
+
+    def __init__(self, each: Sequence[Webhook | Messages]) -> None:
+        self._each = each
+        self._taken: dict[str, set[int]] = {}
+
+    async def send(self, notice: Notice, link: str | None) -> None:
+        """See `Notifier`. Raises what the first of them raised that did not take it."""
+        taken = self._taken.pop(notice.delivery_id, set[int]())
+        missing = [place for place in range(len(self._each)) if place not in taken]
+        told = await asyncio.gather(
+            *(self._each[place].send(notice, link) for place in missing), return_exceptions=True
+        )
+        failed = [outcome for outcome in told if outcome is not None]
+        if not failed:
+            return
+        taken |= {place for place, outcome in zip(missing, told, strict=True) if outcome is None}
+        self._taken[notice.delivery_id] = taken
+        while len(self._taken) > REMEMBERED:
+            del self._taken[next(iter(self._taken))]
+        # What may pass is tried again: one that refused for good would end that for all.
+        raise next((error for error in failed if isinstance(error, WebhookUnavailable)), failed[0])
+
+    async def aclose(self) -> None:
+        """Close each of them."""
+        for one in self._each:
+            await one.aclose()
 
 
 COMMAND_PATIENCE_S = 30.0

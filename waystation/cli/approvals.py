@@ -33,6 +33,7 @@ from waystation.cli.options import (
     TaskArgument,
     parse_amount,
 )
+from waystation.cli.render import inbox_lines
 from waystation.cli.render_requests import MOMENT, approve_command, deny_command, inbox_text, request_text
 from waystation.client import Client
 from waystation.domain.amount import Amount, amount_text
@@ -47,20 +48,34 @@ app = typer.Typer()
 
 
 @app.command()
-def approvals(as_json: JsonOption = False) -> None:
-    """List every request that waits for an answer, for money or a tool's call, with the commands that answer it."""
-    waiting = asyncio.run(_approvals())
+def approvals(
+    task: Annotated[
+        str | None, typer.Argument(metavar="TASK", help="Of this task alone, with details; its beginning is enough.")
+    ] = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="What each is for, and the commands that answer it, of all tasks.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List every request that waits for an answer, for money or a tool's call, a line each; with details of a task."""
+    waiting = asyncio.run(_approvals(task))
+    now = utc_now()
     if as_json:
         print_json(waiting)
-    elif waiting:
-        print_text(inbox_text(waiting, utc_now(), result.width))
-    else:
+    elif not waiting:
         say("nothing waits for an answer")
+    elif details or task is not None:
+        print_text(inbox_text(waiting, now, result.width))
+    else:
+        for line in inbox_lines(waiting, now.astimezone(), result.width):
+            result.print(line, soft_wrap=True)
+        say("what it is for, and how to answer: `waystation approvals TASK`")
 
 
-async def _approvals() -> list[PendingApproval]:
+async def _approvals(task: str | None) -> list[PendingApproval]:
     async with await Client.connect(Settings()) as client:
-        return list(await client.approvals())
+        meant = None if task is None else await client.resolve(task)
+        return [one for one in await client.approvals() if meant in {None, one.task_id}]
 
 
 Send = Callable[[str, str | None], Awaitable[Answer]]
@@ -323,7 +338,8 @@ def announced(typed: Typed, meant: Meant) -> str:
 def _left_out(typed: Typed, task_id: str, asked: Approval) -> str:
     wants = f"asks to call {asked.action.tool}" if asked.action is not None else "asks for no money"
     command = (approve_command if typed.command == "approve" else deny_command)(task_id, asked)
-    return f"{asked.request_id} {wants}, so --all leaves it out: look at it (`waystation approvals`), then `{command}`"
+    look = f"look at it (`waystation approvals {task_id}`), then `{command}`"
+    return f"{asked.request_id} {wants}, so --all leaves it out: {look}"
 
 
 @app.command()

@@ -13,8 +13,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, TypeAdapter
 from pydantic_core import ValidationError
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.theme import Theme
 
 from waystation.domain.errors import BadInput, RequestConflict, StoreUnavailable, Unreachable, WaystationError, WrongKey
 from waystation.domain.foreign import plain, plain_json
@@ -35,8 +37,45 @@ progress = PlainConsole(stderr=True, highlight=False, emoji=False)
 
 
 def say(text: str) -> None:
-    """Tell the person something that is no result."""
-    progress.print(text, markup=False, soft_wrap=True)
+    """Tell the person something that is no result. At a terminal its lines end between words."""
+    progress.print(wrapped(text, progress.width) if progress.is_terminal else text, markup=False, soft_wrap=True)
+
+
+def wrapped(text: str, width: int, hang: int = 0) -> str:
+    """The text with lines that end between words, and never in a command between backticks, which would be no command
+    then. What is indented is set already. `hang`: columns by which all but the first line of each are indented.
+    """
+    begin = f"\n{' ' * hang}"
+    return "\n".join(
+        line if line[:1].isspace() or cell_len(line) <= width else begin.join(_in_lines(line, width - hang))
+        for line in text.split("\n")
+    )
+
+
+def print_item(text: str, hang: int) -> None:
+    """Print a line of a list; at a terminal what does not fit goes on below, indented."""
+    print_text(wrapped(text, result.width, hang) if result.is_terminal else text)
+
+
+def _in_lines(line: str, width: int) -> Iterable[str]:
+    begun = ""
+    for word in _words(line):
+        if begun and cell_len(begun) + 1 + cell_len(word) > width:
+            yield begun
+            begun = word
+        else:
+            begun = f"{begun} {word}" if begun else word
+    yield begun
+
+
+_HELD = "\0"
+
+
+def _words(line: str) -> list[str]:
+    parts = line.split("`")
+    for command in range(1, len(parts) - 1, 2):
+        parts[command] = parts[command].replace(" ", _HELD)
+    return [word.replace(_HELD, " ") for word in "`".join(parts).split(" ")]
 
 
 def print_text(text: str) -> None:
@@ -47,6 +86,27 @@ def print_text(text: str) -> None:
 def print_json(value: BaseModel | Sequence[BaseModel]) -> None:
     """Print a result for programs: one JSON value, which says everything as it is."""
     print_text(plain_json(TypeAdapter(type(value)).dump_json(value, indent=2).decode()))
+
+
+ON_ANY_BACKGROUND = Theme({"markdown.code": "bold cyan"})
+LINE = 100
+"""Columns of a report at a terminal, at most: longer lines are hard to read."""
+
+
+def print_markdown(text: str) -> None:
+    """Print a report: set for reading at a terminal, else as it is. What it says is no markup of ours or of HTML."""
+    if not sys.stdout.isatty():
+        print_text(text)
+        return
+    # Only reports are read so, and every command waits for what is imported above.
+    from rich.markdown import Markdown  # noqa: PLC0415
+
+    from waystation.markdown import inert, inert_parser  # noqa: PLC0415
+
+    page = Markdown("", code_theme="ansi_dark", hyperlinks=False)
+    page.parsed = inert_parser().parse(inert(text))
+    with result.use_theme(ON_ANY_BACKGROUND):
+        result.print(page, width=min(result.width, LINE))
 
 
 def print_exactly(text: str) -> None:

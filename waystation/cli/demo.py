@@ -65,6 +65,7 @@ async def _demo(settings: Settings, *, live: bool, yes: bool, as_json: bool) -> 
     try:
         if live:
             await _agree(settings, yes=yes)
+        say("Nothing is fetched: server, models and documents came with the packages that are installed.")
         async with something_running(settings, "the demo"):
             room = LIVE_CAP.less(LIVE_BUDGET) if live else None
             return await _work(settings, _request(settings, live=live), room, as_json=as_json)

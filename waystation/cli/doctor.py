@@ -39,9 +39,9 @@ from waystation.cli.console import (
     WORK_FAILED,
     can_ask,
     confirmed,
+    print_item,
     print_json,
     print_text,
-    result,
     say,
 )
 from waystation.cli.options import JsonOption
@@ -168,7 +168,7 @@ def doctor(
     else:
         for check in checks:
             mark = "ok  " if check.ok else ("FAIL" if check.needed else "--  ")
-            result.print(f"{mark} {check.name}: {check.finding}", markup=False, soft_wrap=True)
+            print_item(f"{mark} {check.name}: {check.finding}", hang=len(mark) + 1)
     failed = [check for check in checks if check.needed and not check.ok]
     if any(check.reachable for check in failed):
         raise typer.Exit(WORK_FAILED)
@@ -403,11 +403,8 @@ def _model(settings: Settings) -> Check:
 
 def _webhook(settings: Settings) -> Check:
     """Nothing is posted: it would be read by people."""
-    if settings.webhook is None:
-        finding = "no webhook tells of budget requests and ended tasks: set WAYSTATION_WEBHOOK on all workers"
-        return Check(name="notices", ok=False, finding=finding, needed=False)
-    host = urlsplit(settings.webhook.get_secret_value()).hostname
-    return Check(name="notices", ok=True, finding=f"by a webhook at {host}, on workers that have it too", needed=False)
+    finding = "nobody is told of budget requests and ended tasks: set WAYSTATION_WEBHOOK or WAYSTATION_NOTIFY"
+    return Check(name="notices", ok=settings.tells, finding=settings.told_by or finding, needed=False)
 
 
 async def _server(settings: Settings) -> tuple[Check, ...]:

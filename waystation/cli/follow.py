@@ -8,12 +8,14 @@ A task on its way: what a person should know when it was handed in, then its end
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from getpass import getuser
 from pathlib import Path
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
+from rich.spinner import Spinner
+from rich.text import Text
 
 from waystation.adapters.clock import utc_now
 from waystation.adapters.temporal.connect import named_in_environment, read_run_file
@@ -24,8 +26,9 @@ from waystation.cli.platform import serves_itself
 from waystation.cli.render import doing_text, happened, task_screen
 from waystation.client import Client
 from waystation.client.task_json import task_json
-from waystation.domain.amount import Amount, amount_text
+from waystation.domain.amount import Amount, amount_text, used_text
 from waystation.domain.errors import BadInput, Unreachable
+from waystation.domain.progress import elapsed
 from waystation.domain.task import Approval, TaskPhase, TaskProgress
 from waystation.files import own_folder, report_file, write_private
 from waystation.settings import Settings
@@ -38,6 +41,16 @@ SIGN_OF_LIFE = timedelta(seconds=15)
 """So long nothing is printed, and then what agents are at."""
 
 
+def life_text(view: TaskView, now: datetime) -> str:
+    """That it goes on: since when, and when one of its agents was last heard of; empty of a task that is over."""
+    if view.progress.phase.over:
+        return ""
+    since = "" if view.submitted_at is None else f", submitted {elapsed(view.submitted_at, now)} ago"
+    seen = [one.seen for one in view.doing if one.seen is not None]
+    heard = f"; last sign of life {elapsed(max(seen), now)} ago" if seen else ""
+    return f"{view.progress.phase}{since}{heard}"
+
+
 class Screen:
     """Shows a task as it changes, and between its changes that somebody is at work."""
 
@@ -45,6 +58,7 @@ class Screen:
         self._live: Live | None = None
         self._shown: TaskView | None = None
         self._said_at = utc_now()
+        self._alive = Spinner("dots")
 
     def show(self, view: TaskView) -> None:
         """Show the task as it is now."""
@@ -53,15 +67,23 @@ class Screen:
             self._live.refresh()
             return
         lines = happened(before, view, now, progress.width)
-        if not lines and now - self._said_at >= SIGN_OF_LIFE:
-            lines = tuple(doing_text(view, now))
+        if not lines and now - self._said_at >= SIGN_OF_LIFE and not view.progress.phase.over:
+            spent = used_text(view.progress.budget.spent, view.progress.budget.limit)
+            lines = (f"{life_text(view, now)}; {spent} spent", *doing_text(view, now))
         for line in lines:
             say(line)
         self._said_at = now if lines else self._said_at
 
     def _screen(self) -> RenderableType:
         """Drawn anew at every refresh: it says since when something is waited for."""
-        return "" if self._shown is None else task_screen(self._shown, utc_now(), progress.width)
+        if self._shown is None:
+            return ""
+        now = utc_now()
+        whole = task_screen(self._shown, now, progress.width)
+        if not (life := life_text(self._shown, now)):
+            return whole
+        self._alive.update(text=Text(life, style="dim"))
+        return Group(whole, self._alive)
 
     @contextmanager
     def drawing(self) -> Generator[None]:
@@ -107,7 +129,7 @@ async def _follow(client: Client, task_id: str, answer_pause: AnswerPause) -> Ta
     answered: set[str] = set()
     view = await client.progress(task_id)
     with screen.drawing():
-        async for view in client.watch(task_id):
+        async for view in client.watch(task_id, SIGN_OF_LIFE.total_seconds()):
             screen.show(view)
             for approval in (one.approval for one in pending(view.progress)):
                 if approval.request_id not in answered:

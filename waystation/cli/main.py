@@ -6,7 +6,7 @@ Only the module of the command that was called is imported, so that help comes a
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, NamedTuple, NoReturn
@@ -27,55 +27,76 @@ class Command(NamedTuple):
     summary: str
 
 
-COMMANDS = {
-    "dev": Command("platform", "Run a Temporal dev server with UI, and the workers, until Ctrl-C."),
-    "up": Command("platform", "Start `dev` in the background."),
-    "down": Command("platform", "Stop what `up` or `dev` started."),
-    "status": Command("platform", "Tell what runs on this machine."),
-    "demo": Command("demo", "Work on real documents: from question to report, with a compaction and a pause."),
-    "submit": Command("submit", "Hand in a question with documents."),
-    "list": Command("show", "List the newest tasks."),
-    "show": Command("show", "Show a task."),
-    "watch": Command("show", "Follow a task until it is over."),
-    "report": Command("show", "Print a task's report."),
-    "diff": Command("show", "Print what changed between the reports of two tasks."),
-    "cost": Command("show", "Print a task's bill."),
-    "prices": Command("show", "List the prices that are known; bring in those that LiteLLM publishes."),
-    "transcript": Command("show", "Print what an agent said and was told."),
-    "compact": Command("edits", "Summarise a running agent's context now."),
-    "pin": Command("edits", "Keep a message of a running agent out of every compaction."),
-    "restore": Command("edits", "Undo one compaction of a running agent."),
-    "rewind": Command("edits", "Take an agent back to a message; a finished task goes on from there."),
-    "tell": Command("tasks", "Tell the agents of a running task something."),
-    "documents": Command("tasks", "List a task's documents; give a running task what has changed of them."),
-    "plan": Command("plans", "Print a task's plan; change one that waits to be agreed to."),
-    "fork": Command("tasks", "Start a new task with the finished steps of another one."),
-    "cancel": Command("tasks", "Stop a task."),
-    "forget": Command("memory", "The same as `memory forget`."),
-    "approvals": Command("approvals", "List what waits for an answer."),
-    "approve": Command("approvals", "Grant a task more tokens, or let its agent call a tool."),
-    "deny": Command("approvals", "Refuse a task more tokens, or a call of a tool."),
-    "context": Command(
-        "context", "Compact, mask, check and measure a conversation in a file; audit those of a task. No server needed."
-    ),
-    "privacy": Command("privacy", "Replace what is private in a text; find or erase one person."),
-    "memory": Command(
-        "memory", "Search what agents can recall, measure it, forget it, and make it anew with another embedder."
-    ),
-    "tools": Command("tools", "List what tool servers offer, what asks a person first, and what is hidden and why."),
-    "schedule": Command("schedules", "Ask a question again and again, over its documents as they are then."),
-    "session": Command("tasks", "Set what a session may spend."),
-    "worker": Command("platform", "Run the workers against a Temporal server that is there already."),
-    "serve": Command("serve", "Show tasks in the browser, and offer them to programs over HTTP."),
-    "mcp": Command("serve", "Let an assistant hand work over by the Model Context Protocol."),
-    "keys": Command("serve", "Make, list and revoke API keys of `serve`."),
-    "codec-server": Command("codec_server", "Decrypt what the Temporal UI shows."),
-    "store": Command("store", "Look at the store's database, and upgrade it."),
-    "eval": Command("evaluation", "Ask questions whose answers are known, and score the reports."),
-    "doctor": Command("doctor", "Check what is needed, and say what to do about what is missing."),
+GROUPS = {
+    "On this machine": {
+        "demo": Command("demo", "Work on real documents: from question to report, with a compaction and a pause."),
+        "up": Command("platform", "Start `dev` in the background."),
+        "down": Command("platform", "Stop what `up` or `dev` started."),
+        "status": Command("platform", "Tell what runs on this machine."),
+        "doctor": Command("doctor", "Check what is needed, and say what to do about what is missing."),
+        "dev": Command("platform", "Run a Temporal dev server with UI, and the workers, until Ctrl-C."),
+    },
+    "Tasks": {
+        "submit": Command("submit", "Hand in a question with documents."),
+        "list": Command("tasks", "List the newest tasks."),
+        "show": Command("show", "Show a task."),
+        "watch": Command("show", "Follow a task until it is over."),
+        "tell": Command("tasks", "Tell the agents of a running task something."),
+        "documents": Command("tasks", "List a task's documents; give a running task what has changed of them."),
+        "plan": Command("plans", "Print a task's plan; change one that waits to be agreed to."),
+        "fork": Command("tasks", "Start a new task with the finished steps of another one."),
+        "cancel": Command("tasks", "Stop a task."),
+        "schedule": Command("schedules", "Ask a question again and again, over its documents as they are then."),
+        "session": Command("tasks", "Set what a session may spend."),
+    },
+    "What waits for an answer": {
+        "approvals": Command("approvals", "List what waits for an answer."),
+        "approve": Command("approvals", "Grant a task more tokens, or let its agent call a tool."),
+        "deny": Command("approvals", "Refuse a task more tokens, or a call of a tool."),
+    },
+    "What came of it": {
+        "report": Command("show", "Print a task's report."),
+        "diff": Command("show", "Print what changed between the reports of two tasks."),
+        "cost": Command("show", "Print a task's bill."),
+        "prices": Command("show", "List the prices that are known; bring in those that LiteLLM publishes."),
+        "transcript": Command("show", "Print what an agent said and was told."),
+        "eval": Command("evaluation", "Ask questions whose answers are known, and score the reports."),
+    },
+    "What agents have in view": {
+        "context": Command(
+            "context",
+            "Compact, mask, check and measure a conversation in a file; audit those of a task. No server needed.",
+        ),
+        "compact": Command("edits", "Summarise a running agent's context now."),
+        "pin": Command("edits", "Keep a message of a running agent out of every compaction."),
+        "restore": Command("edits", "Undo one compaction of a running agent."),
+        "rewind": Command("edits", "Take an agent back to a message; a finished task goes on from there."),
+    },
+    "What is private, and remembered": {
+        "privacy": Command("privacy", "Replace what is private in a text; find or erase one person."),
+        "forget": Command("memory", "The same as `memory forget`."),
+        "memory": Command(
+            "memory", "Search what agents can recall, measure it, forget it, and make it anew with another embedder."
+        ),
+    },
+    "For programs, and on servers": {
+        "serve": Command("serve", "Show tasks in the browser, and offer them to programs over HTTP."),
+        "keys": Command("serve", "Make, list and revoke API keys of `serve`."),
+        "mcp": Command("serve", "Let an assistant hand work over by the Model Context Protocol."),
+        "tools": Command(
+            "tools", "List what tool servers offer, what asks a person first, and what is hidden and why."
+        ),
+        "worker": Command("platform", "Run the workers against a Temporal server that is there already."),
+        "store": Command("store", "Look at the store's database, and upgrade it."),
+        "codec-server": Command("codec_server", "Decrypt what the Temporal UI shows."),
+    },
 }
+"""By headings of the help."""
+COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 
 DEBUG = "--debug"
+COMPLETING = "_WAYSTATION_COMPLETE"
+"""Set by shells: the arguments are in the environment then."""
 
 
 def build_app(command: str | None) -> typer.Typer:
@@ -84,7 +105,6 @@ def build_app(command: str | None) -> typer.Typer:
         help="Long-running research, analysis and writing agents on Temporal.",
         epilog=f"{DEBUG}, anywhere: show where an error came from.",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
     )
     app.callback()(_before_any_command)
@@ -93,9 +113,25 @@ def build_app(command: str | None) -> typer.Typer:
             module = import_module(f"waystation.cli.{COMMANDS[command].module}")
         app.add_typer(module.app)
         return app
-    for name, known in COMMANDS.items():
-        app.command(name, help=known.summary)(_waystation)
+    for heading, group in GROUPS.items():
+        for name, known in group.items():
+            app.command(name, help=known.summary, rich_help_panel=heading)(_waystation)
     return app
+
+
+def called(arguments: Sequence[str], environment: Mapping[str, str]) -> str | None:
+    """The first word, which names the command; of a line that a shell asks to complete, the one that it has there.
+
+    None for such a line that does not go on behind its first word: any command may be meant.
+    """
+    if COMPLETING not in environment:
+        return arguments[0] if arguments else None
+    line, cursor = environment.get("_TYPER_COMPLETE_ARGS"), environment.get("COMP_CWORD", "")
+    if line is None:  # bash
+        words = environment.get("COMP_WORDS", "").split()
+        return words[1] if cursor.isdecimal() and int(cursor) > 1 and len(words) > 1 else None
+    words = line.split()
+    return words[1] if len(words) > 2 or (len(words) == 2 and line[-1].isspace()) else None
 
 
 def _waystation() -> None:
@@ -120,7 +156,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line; returns its exit code."""
     given = [argument for argument in arguments if argument != DEBUG]
     try:
-        app = build_app(given[0] if given else None)
+        app = build_app(called(given, os.environ))
         app(given, prog_name="waystation")
     except SystemExit as left:
         return left.code if isinstance(left.code, int) else WORK_FAILED

@@ -112,7 +112,18 @@ def short_spent(spent: Amount, limit: Limit) -> str:
     )
 
 
-def moment(text: str | None, option: str, now: datetime) -> datetime | None:
+def day_text(moment: datetime, now: datetime) -> str:
+    """When something was, by the clock of `now`: `18:03` today, `24 Nov 18:03` this year, else `24 Nov 2025`."""
+    there = moment.astimezone(now.tzinfo)
+    if there.date() == now.date():
+        return f"{there:%H:%M}"
+    return f"{there:%d %b %H:%M}" if there.year == now.year else f"{there:%d %b %Y}"
+
+
+DATE_OR_MOMENT = "a date (2026-11-01) or a moment (2026-11-01T07:00)"
+
+
+def moment(text: str | None, option: str, now: datetime, takes: str = DATE_OR_MOMENT) -> datetime | None:
     """The moment; None where none is given. A date is its first moment, without a zone the person's, which `now` has.
 
     Raises BadInput.
@@ -122,15 +133,15 @@ def moment(text: str | None, option: str, now: datetime) -> datetime | None:
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError as error:
-        raise BadInput(
-            f"{option} takes a date (2026-11-01) or a moment (2026-11-01T07:00); {text!r} is none"
-        ) from error
+        raise BadInput(f"{option} takes {takes}; {text!r} is none") from error
     return found if found.tzinfo else found.replace(tzinfo=now.tzinfo)
 
 
 def past_moment(text: str | None, option: str, now: datetime) -> datetime | None:
-    """The same, of what is over. Raises BadInput."""
-    found = moment(text, option, now)
+    """The same, of what is over; or so long ago, like 2d. Raises BadInput."""
+    if text is not None and _SPAN.fullmatch(text.strip()):
+        return now - parse_span(text, option)
+    found = moment(text, option, now, "a date (2026-11-01), a moment (2026-11-01T07:00) or how long ago (2d)")
     if found is not None and found > now:
         raise BadInput(f"{option} {text} has not come yet: it is {now:%Y-%m-%dT%H:%M} now")
     return found

@@ -21,6 +21,7 @@ from waystation.cli.console import print_json, print_text
 from waystation.cli.options import ByOption, JsonOption, NoteOption, TaskArgument
 from waystation.cli.render import counted
 from waystation.client import Client
+from waystation.client.approvals import PlannedTask
 from waystation.domain.amount import limit_text, used_text
 from waystation.domain.errors import BadInput
 from waystation.domain.foreign import plain
@@ -29,7 +30,6 @@ from waystation.domain.signals import Answer
 from waystation.domain.value import malformed
 from waystation.files import plan_file, private_folder, write_private
 from waystation.settings import Settings
-from waystation.task_view import PlannedTask
 
 app = typer.Typer()
 MOST_WRITTEN = 200_000

@@ -12,17 +12,18 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from waystation.cli.options import short_limit, short_spent
-from waystation.cli.render_requests import request_text
+from waystation.cli.options import day_text, short_limit, short_spent
+from waystation.cli.render_requests import asked_text, request_text
 from waystation.domain.amount import amount_text, dollars, used_text
 from waystation.domain.compaction.outcome import AgentCompaction
 from waystation.domain.details import answer_text, cost_text, counted, in_units, privacy_text, work_text
+from waystation.domain.foreign import one_line
 from waystation.domain.models import Price, Rates
 from waystation.domain.progress import Bill, BillLine
 from waystation.domain.task import TaskPhase, TaskProgress
 from waystation.domain.transcript import Block, Message, Opaque, RedactedThinking, Thinking, ToolResult, ToolUse
 from waystation.domain.transcript import Text as TextBlock
-from waystation.task_view import TaskView, pending
+from waystation.task_view import PendingApproval, TaskView, pending
 
 PHASE_STYLES = {
     TaskPhase.DONE: "green",
@@ -37,11 +38,9 @@ OVER = frozenset({"done", "partial", "skipped"})
 SHOWN_COMPACTIONS = SHOWN_ANSWERS = 3
 """The newest ones: a screen that is redrawn in place must not grow over the terminal's height."""
 SHORT_ID = 8
-"""Characters of a compaction's id: its beginning is enough to name it."""
+"""Characters of the id of a task or compaction: its beginning is enough to name it."""
 TOLD_CHARACTERS = 120
 """Of what was told to a task."""
-TITLE_CHARACTERS = 60
-"""Of a question, in a list of tasks."""
 T = TypeVar("T")
 
 
@@ -77,8 +76,12 @@ def task_screen(view: TaskView, now: datetime, width: int) -> RenderableType:
 
 def doing_text(view: TaskView, now: datetime) -> list[str]:
     """What each agent at work does at this moment, and what it has spent so far."""
-    spent = {step.id: f"; {used_text(step.spent, step.limit)} so far" for step in view.progress.steps}
-    return [f"{one.text(now)}{spent.get(one.agent, '')}" for one in view.doing]
+    steps, heard = view.progress.steps, {one.agent for one in view.doing}
+    spent = {step.id: f"; {used_text(step.spent, step.limit)} so far" for step in steps}
+    quiet = [
+        f"{step.id}: compacting its context" for step in steps if step.state == "compacting" and step.id not in heard
+    ]
+    return [*(f"{one.text(now)}{spent.get(one.agent, '')}" for one in view.doing), *quiet]
 
 
 def _told(view: TaskView) -> list[str]:
@@ -253,20 +256,48 @@ def _new(before: Sequence[T], now: Iterable[T]) -> list[T]:
     return [thing for thing in now if thing not in before]
 
 
-def tasks_table(views: Sequence[TaskView]) -> Table:
-    """One row a task."""
-    rows = [
-        (
-            progress.task_id,
-            Text(progress.phase, style=PHASE_STYLES.get(progress.phase, "cyan")),
-            short_spent(progress.budget.spent, progress.budget.limit),
-            short_limit(progress.budget.limit),
-            cost_text(progress),
-            shorten(progress.title, TITLE_CHARACTERS, placeholder=" …") or NOTHING,
-        )
-        for progress in (view.progress for view in views)
-    ]
-    return _table(("task", "phase", "spent", "budget", "cost", "question"), rows)
+LEAST_CUT = 10
+"""Columns that the last one of a cut line has, however narrow the terminal is."""
+
+
+def cut_lines(rows: Sequence[Sequence[str | Text]], width: int) -> list[Text]:
+    """One line a row, in columns; what is too long for the terminal is cut from the last one."""
+    cells = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
+    widths = [max(cell.cell_len for cell in column) for column in zip(*cells, strict=True)]
+    room = max(width - sum(widths[:-1]) - 2 * (len(widths) - 1), LEAST_CUT)
+    for row in cells:
+        for cell, wide in zip(row[:-1], widths, strict=False):
+            cell.pad_right(wide - cell.cell_len)
+        row[-1].truncate(room, overflow="ellipsis")
+    return [Text("  ").join(row) for row in cells]
+
+
+def short_id(task_id: str) -> str:
+    """The beginning of a task's id, which is enough to name it."""
+    return task_id.removeprefix("task-")[:SHORT_ID]
+
+
+def inbox_lines(waiting: Sequence[PendingApproval], now: datetime, width: int) -> list[Text]:
+    """Everything that waits, in the order given, a line each: task, request, deadline, what is asked, the question."""
+    return cut_lines(
+        [
+            (
+                short_id(one.task_id),
+                one.approval.request_id,
+                _until(one.approval.answer_by, now),
+                asked_text(one.approval),
+                one_line(one.title) or NOTHING,
+            )
+            for one in waiting
+        ],
+        width,
+    )
+
+
+def _until(answer_by: datetime | None, now: datetime) -> Text:
+    if answer_by is None:
+        return Text(NOTHING)
+    return Text(f"until {day_text(answer_by, now)}") if answer_by > now else Text("overdue", style="bold yellow")
 
 
 def message_text(message: Message, remarks: Sequence[str] = ()) -> str:

@@ -13,6 +13,7 @@ from waystation.domain.agent_run import Outlook
 from waystation.domain.amount import amount_text, limit_text, used_text
 from waystation.domain.decisions import ActionQuestion
 from waystation.domain.details import denial_text, estimate_line, hidden_text, in_units, least_text, made_text
+from waystation.domain.foreign import one_line
 from waystation.domain.task import Approval, BudgetProgress
 from waystation.domain.work import Made
 from waystation.task_view import PendingApproval
@@ -57,6 +58,15 @@ def deny_command(task_id: str, approval: Approval) -> str:
     """The command that refuses it and takes what there is, or goes on without the call."""
     finish = " --finish partial" if approval.action is None and not approval.about_plan else ""
     return f"waystation deny {task_id} --request {approval.request_id}{finish}"
+
+
+def asked_text(approval: Approval) -> str:
+    """What is asked, in a few words."""
+    if approval.about_plan:
+        return f"plan of {approval.steps_left} steps"
+    if approval.action is not None:
+        return f"call {one_line(approval.action.tool)}"
+    return "no more calls" if approval.reason else f"{amount_text(approval.asked)} more"
 
 
 def inbox_text(waiting: Sequence[PendingApproval], now: datetime, width: int) -> str:

@@ -1,10 +1,8 @@
-"""`waystation show`, `list`, `watch`, `report`, `diff`, `cost`, `prices` and `transcript`: a task as people see it.
+"""`waystation show`, `watch`, `report`, `diff`, `cost`, `prices` and `transcript`: a task as people see it.
 
 `waystation show`: a task as it is now.
 
 `waystation cost`: a task's bill. `waystation prices`: what it is reckoned with.
-
-`waystation list`: the newest tasks.
 
 `waystation report`: what a task has written.
 
@@ -28,10 +26,10 @@ from waystation.adapters.prices import litellm_prices, load_prices, price_file
 from waystation.adapters.reports.docx import report_docx
 from waystation.adapters.reports.page import report_page
 from waystation.adapters.reports.pdf import report_pdf
-from waystation.cli.console import print_exactly, print_json, print_text, result, say
+from waystation.cli.console import print_exactly, print_json, print_markdown, print_text, result, say
 from waystation.cli.follow import keep_report, remark_on, see_through
 from waystation.cli.options import JsonOption, TaskArgument
-from waystation.cli.render import bill_text, counted, message_text, prices_text, task_screen, tasks_table
+from waystation.cli.render import bill_text, counted, message_text, prices_text, task_screen
 from waystation.cli.render_context import context_text, log_texts, said_of
 from waystation.cli.tools import tools_shown, tools_text
 from waystation.client import Client
@@ -52,7 +50,6 @@ from waystation.files import write_private
 from waystation.impossible_terms import prices_at
 from waystation.markdown import exported_report, numbered_markdown
 from waystation.settings import Settings
-from waystation.task_view import TaskView
 from waystation.terms import called_models, placed_prices
 
 app = typer.Typer()
@@ -208,26 +205,6 @@ def _price_there(model: str, prices: Sequence[Price], settings: Settings) -> Pri
     return price_of(model, utc_now().date(), holding)
 
 
-@app.command("list")
-def list_tasks(
-    session: Annotated[str | None, typer.Option(help="Only the tasks of this session.")] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """List the newest tasks, also those that Temporal has forgotten."""
-    views = asyncio.run(_tasks(session))
-    for remark in sorted({task.remark for task in views if task.remark}):
-        say(remark)
-    if as_json:
-        print_json([task_json(task, None) for task in views])
-    else:
-        result.print(tasks_table(views), soft_wrap=True)
-
-
-async def _tasks(session: str | None) -> tuple[TaskView, ...]:
-    async with await Client.connect(Settings()) as client:
-        return await client.tasks(session)
-
-
 Format = Literal["md", "html", "pdf", "docx", "json"]
 _BINARY = frozenset({"pdf", "docx"})
 
@@ -258,7 +235,7 @@ def report(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print a task's report as Markdown, as it is stored; or write it as HTML, PDF or DOCX, to be sent."""
+    """Print a task's report: set for reading at a terminal, else the Markdown that is stored. Or export it."""
     if as_json and (form or output):
         raise BadInput("--json prints the report as it is stored: leave it out beside --format or --output")
     if draft and version is not None:
@@ -272,7 +249,7 @@ def report(
     if as_json:
         print_json(found.report)
     elif form is None:
-        print_text(found.report.report)
+        print_markdown(found.report.report)
     else:
         _hand_over(_exported(found, form), output, f"{found.report.task_id}.{form}")
 

@@ -1,4 +1,6 @@
-"""`waystation tell`, `documents`, `fork`, `cancel` and `session`: what is done with tasks that are there.
+"""`waystation list`, `tell`, `documents`, `fork`, `cancel` and `session`: which tasks there are, and work on them.
+
+`waystation list`: which there are, the newest first.
 
 `waystation cancel`: a task stops.
 
@@ -13,29 +15,153 @@
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 from getpass import getuser
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
+from waystation.adapters.clock import utc_now
 from waystation.cli.approvals import conclude, tell_answer
-from waystation.cli.console import OK, WORK_FAILED, print_json, print_text, say
+from waystation.cli.console import OK, WORK_FAILED, print_json, print_text, result, say
 from waystation.cli.follow import see_through, tell_of, tell_of_unattended
-from waystation.cli.options import ByOption, JsonOption, TaskArgument, parse_budget
-from waystation.cli.render import counted
+from waystation.cli.options import (
+    ByOption,
+    JsonOption,
+    TaskArgument,
+    day_text,
+    parse_budget,
+    past_moment,
+    short_tokens,
+)
+from waystation.cli.render import NOTHING, PHASE_STYLES, counted, cut_lines, short_id
 from waystation.cli.submit import text_of
 from waystation.client import Client
 from waystation.client.sessions import DocumentsAnswer, ForkWish
-from waystation.client.task_json import CancelJson, SessionJson
-from waystation.domain.amount import Limit, limit_text
+from waystation.client.task_json import CancelJson, SessionJson, task_json
+from waystation.domain.amount import Amount, Limit, limit_text
+from waystation.domain.details import MARKS, cost_text
 from waystation.domain.documents import REMOVED_NAME, Document
 from waystation.domain.errors import Unreachable
+from waystation.domain.foreign import one_line
 from waystation.domain.signals import Answer
+from waystation.domain.task import TaskPhase
 from waystation.settings import Settings
+from waystation.task_view import TaskFilter, TaskView
 
 app = typer.Typer()
+
+
+PHASE_MARKS = {
+    TaskPhase.SUBMITTED: MARKS["waiting"],
+    TaskPhase.PLANNING: MARKS["working"],
+    TaskPhase.WORKING: MARKS["working"],
+    TaskPhase.PAUSED: MARKS["paused"],
+    TaskPhase.REPORTING: MARKS["working"],
+    TaskPhase.DONE: MARKS["done"],
+    TaskPhase.PARTIAL: MARKS["partial"],
+    TaskPhase.CANCELLED: MARKS["skipped"],
+    TaskPhase.FAILED: "✗",
+}
+WIDE = 100
+"""Columns: from here on a list has the states in words, and costs."""
+
+
+def task_lines(views: Sequence[TaskView], now: datetime, width: int) -> list[Text]:
+    """A line a task, the question cut to fit: state, the beginning of its id, when it was submitted (as clocks are in
+    the zone of `now`), for how long it was or has been at work, what it spent of its budget.
+    """
+    return cut_lines([_listed(view, now, wide=width >= WIDE) for view in views], width)
+
+
+def _listed(view: TaskView, now: datetime, *, wide: bool) -> tuple[str | Text, ...]:
+    progress = view.progress
+    style = PHASE_STYLES.get(progress.phase, "cyan")
+    begun, end = view.submitted_at, view.ended_at or (None if progress.phase.over else now)
+    mark = PHASE_MARKS[progress.phase]
+    return (
+        Text(f"{mark} {progress.phase}" if wide else mark, style=style),
+        short_id(progress.task_id),
+        NOTHING if begun is None else day_text(begun, now),
+        NOTHING if begun is None or end is None else span_text(end - begun),
+        used_at_a_glance(progress.budget.spent, progress.budget.limit),
+        *((cost_text(progress),) if wide else ()),
+        one_line(progress.title) or NOTHING,
+    )
+
+
+def used_at_a_glance(spent: Amount, limit: Limit) -> str:
+    """`41.2k/200k` or `$0.12/$2.00`: of two units the one that is used up further; less than a cent is `$0.00`."""
+    in_dollars = limit.micro_usd is not None and (
+        limit.tokens is None
+        or Limit(micro_usd=limit.micro_usd).share_used(spent) > Limit(tokens=limit.tokens).share_used(spent)
+    )
+    if in_dollars:
+        return f"${spent.usd:.2f}/${limit.usd:.2f}"
+    return (
+        f"{short_tokens(spent.tokens)}/{short_tokens(limit.tokens)}"
+        if limit.tokens is not None
+        else short_tokens(spent.tokens)
+    )
+
+
+def span_text(span: timedelta) -> str:
+    """How long something took, at a glance: `45s`, `12m`, `1h 20m`, `3d 4h`."""
+    seconds = max(0, int(span.total_seconds()))
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86_400
+    if days:
+        return f"{days}d {hours % 24}h"
+    if hours:
+        return f"{hours}h {minutes % 60}m"
+    return f"{minutes}m" if minutes else f"{seconds}s"
+
+
+def marks_text(views: Iterable[TaskView]) -> str:
+    """What the marks of these tasks mean, in the order of a task's life."""
+    seen = {view.progress.phase for view in views}
+    meant: dict[str, list[str]] = {}
+    for phase in TaskPhase:
+        if phase in seen:
+            meant.setdefault(PHASE_MARKS[phase], []).append(phase)
+    return "   ".join(f"{mark} {', '.join(phases)}" for mark, phases in meant.items())
+
+
+@app.command("list")
+def list_tasks(
+    session: Annotated[str | None, typer.Option(help="Only the tasks of this session.")] = None,
+    state: Annotated[
+        list[TaskPhase] | None,
+        typer.Option(metavar="STATE", help="Only those in this state, like paused or failed; repeatable."),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Only those submitted since then: 2d (days ago; also h and m), or 2026-11-01.")
+    ] = None,
+    text: Annotated[str, typer.Option(help="Only those with this in their question, as the list shows it.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """List the newest tasks, also those that Temporal has forgotten; or all of a state, a time, a text."""
+    now = utc_now().astimezone()
+    submitted = past_moment(since, "--since", now)
+    views = asyncio.run(_tasks(TaskFilter(session=session, phases=frozenset(state or ()), since=submitted, text=text)))
+    for remark in sorted({task.remark for task in views if task.remark}):
+        say(remark)
+    if as_json:
+        print_json([task_json(task, None) for task in views])
+        return
+    for line in task_lines(views, now, result.width):
+        result.print(line, soft_wrap=True)
+    if result.width < WIDE and views:
+        say(marks_text(views))
+    elif not views:
+        say("no such task" if state or since or text or session else "no task yet: `waystation submit` hands one in")
+
+
+async def _tasks(wanted: TaskFilter) -> tuple[TaskView, ...]:
+    async with await Client.connect(Settings()) as client:
+        return await client.tasks(wanted)
 
 
 @app.command()

@@ -2,12 +2,15 @@
 
 What the client tells of requests for money: those that wait, what they would deliver now, and who answered them.
 
+What is usual for a task of the tenant's, for whoever is to agree to a plan.
+
 Sends a task what a person decided, and looks what became of it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from statistics import quantiles
 
 from pydantic import JsonValue
 
@@ -16,13 +19,15 @@ from waystation.adapters.temporal.tasks import TaskRun, TemporalTasks
 from waystation.agents.documents import RedactedDocuments
 from waystation.agents.publisher import CitationCheck, Publisher
 from waystation.agents.redaction import TextRedactor
-from waystation.client.lookups import own_task
+from waystation.client.lookups import own_task, plan_of
 from waystation.domain.approvals import SIGNALS, Origin, origin_of
 from waystation.domain.errors import BadInput, UnknownTask
 from waystation.domain.ownership import OfTenant
+from waystation.domain.plan import Plan
 from waystation.domain.progress import spending
 from waystation.domain.signals import Answer, effect
 from waystation.domain.task import Approval, TaskPhase, TaskProgress, TaskRef, TaskRow
+from waystation.domain.value import Value
 from waystation.settings import Settings
 from waystation.stores import key_of
 from waystation.task_view import Draft, PendingApproval, TaskView, as_stored, pending, still_open
@@ -113,6 +118,53 @@ def without_answer(run: TaskRun | None) -> tuple[TaskPhase, str]:
     if run.ended is not None:
         return run.ended, "it was ended in Temporal, without a report"
     return TaskPhase.WORKING, "no worker answers: it goes on when one runs; the numbers are not known until then"
+
+
+FEW, EARLIER = 5, 50
+"""Tasks: fewer tell nothing of what is usual; of more, the newest count."""
+
+
+class Usual(Value):
+    """What a step of a tenant's earlier tasks has spent, in tokens: every tenth task spent less than the least, every
+    tenth more than the most.
+    """
+
+    tasks: int
+    least: int
+    middle: int
+    most: int
+
+
+def usual(rows: Iterable[TaskRow]) -> Usual | None:
+    """None where there are too few tasks that ended as they should."""
+    ended = (row.progress for row in rows if row.progress is not None and row.progress.phase is TaskPhase.DONE)
+    each = [one.budget.spent.tokens // len(one.steps) for one in ended if one.steps]
+    if len(each) < FEW:
+        return None
+    tenths = [round(tenth) for tenth in quantiles(each, n=10, method="inclusive")]
+    return Usual(tasks=len(each), least=tenths[0], middle=tenths[4], most=tenths[-1])
+
+
+class PlannedTask(Value):
+    """A plan, and what a person wants to know who is to agree to it."""
+
+    plan: Plan
+    """With its goals."""
+    progress: TaskProgress
+    documents: tuple[str, ...]
+    """Names of what the task may read."""
+    usual: Usual | None
+
+
+async def planned(store: SqlStore, row: TaskRow, progress: TaskProgress) -> PlannedTask:
+    """The plan with what a person wants to know of it. Raises BadInput as `plan_of` does."""
+    documents = await store.documents(row.ref.task_id, row.ref.reader)
+    return PlannedTask(
+        plan=await plan_of(store, row),
+        progress=progress,
+        documents=tuple(sorted(document.name for document in documents)),
+        usual=usual(await store.tasks(OfTenant(tenant=row.ref.tenant), EARLIER)),
+    )
 
 
 ANSWER_SECONDS = 10.0

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from math import inf
 from pathlib import Path
 from secrets import token_hex
 from types import TracebackType
@@ -20,7 +21,18 @@ from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.connect import find_target
 from waystation.adapters.temporal.schedules import TemporalSchedules
 from waystation.adapters.temporal.tasks import TemporalTasks
-from waystation.client.approvals import denials, draft, inbox, origins, send, stored_view, with_spending, without_answer
+from waystation.client.approvals import (
+    PlannedTask,
+    denials,
+    draft,
+    inbox,
+    origins,
+    planned,
+    send,
+    stored_view,
+    with_spending,
+    without_answer,
+)
 from waystation.client.context import (
     AgentAudits,
     AgentContext,
@@ -34,6 +46,7 @@ from waystation.client.lookups import (
     NEWEST,
     agents_of,
     own_task,
+    plan_of,
     require_own,
     require_words,
     resolved,
@@ -83,20 +96,20 @@ from waystation.files import private_folder
 from waystation.settings import Settings
 from waystation.stores import data_converter, opened_store, require_key_of
 from waystation.task_view import (
-    EARLIER,
     Draft,
     PendingApproval,
-    PlannedTask,
     Submitted,
+    TaskFilter,
     TaskView,
     as_stored,
     given,
-    usual,
+    known_of,
     with_kept_reports,
 )
 
 WATCH_SECONDS = 0.5
 EVENTS_AT_ONCE = 200
+EVERY_TASK = TaskFilter()
 _Finish = Literal["partial", "cancel"]
 
 
@@ -201,9 +214,7 @@ class Client:
     async def progress(self, task_id: str) -> TaskView:
         """The task as it is now, or as well as can be told. Raises UnknownTask; Unreachable while it has not ended."""
         row = await self._own(task_id)
-        view = (await self._view(row)).model_copy(
-            update={"procedures": row.request.procedures, "session": row.request.session}
-        )
+        view = (await self._view(row)).model_copy(update=known_of(row))
         if not view.progress.phase.over:
             return view
         # The store has all that matters of a task that is over; the server may still show its history.
@@ -220,7 +231,7 @@ class Client:
             return await self.progress(task_id)
         except Unreachable as unreachable:
             view = await stored_view(self._store, row, str(unreachable))
-            return view.model_copy(update={"procedures": row.request.procedures, "session": row.request.session})
+            return view.model_copy(update=known_of(row))
 
     async def _own(self, task_id: str) -> TaskRow:
         return await own_task(self._store, self._reader, task_id)
@@ -238,29 +249,28 @@ class Client:
         progress = await with_spending(self._store, as_stored(row, phase))
         return TaskView(progress=progress, run_id=run.run_id if run else None, ui_url=ui_url, remark=remark)
 
-    async def watch(self, task_id: str) -> AsyncGenerator[TaskView]:
-        """The task again and again, whenever it has changed, until it is over."""
-        shown: TaskView | None = None
+    async def watch(self, task_id: str, again: float = inf) -> AsyncGenerator[TaskView]:
+        """The task whenever it has changed, or after so many seconds in which it has not, until it is over."""
+        clock, yielded, shown = asyncio.get_running_loop().time, 0.0, None
         while shown is None or not shown.progress.phase.over:
-            if (seen := await self.progress(task_id)) == shown:
+            if (seen := await self.progress(task_id)) == shown and clock() - yielded < again:
                 await asyncio.sleep(WATCH_SECONDS)
                 continue
-            shown = seen
+            shown, yielded = seen, clock()
             yield seen
 
-    async def tasks(
-        self, session: str | None = None, phase: TaskPhase | None = None, most: int = NEWEST
-    ) -> tuple[TaskView, ...]:
-        """The tenant's newest tasks; or all in a phase. Without a server, those at work are as last stored."""
-        rows = await rows_in(self._store, reader_of(self._settings.tenant, session), phase, most)
+    async def tasks(self, wanted: TaskFilter = EVERY_TASK, most: int = NEWEST) -> tuple[TaskView, ...]:
+        """The newest tasks, or all that the filter means. Without a server, those at work are as last stored."""
+        rows = await rows_in(self._store, self._settings.tenant, wanted, most)
         views = await asyncio.gather(*(self._view_or_stored(row) for row in rows))
-        return tuple(view for view in views if phase in {None, view.progress.phase})
+        return tuple(view for view in views if wanted.in_phase(view.progress.phase))
 
     async def _view_or_stored(self, row: TaskRow) -> TaskView:
         try:
-            return await self._view(row)
+            view = await self._view(row)
         except Unreachable as unreachable:
-            return await stored_view(self._store, row, str(unreachable))
+            view = await stored_view(self._store, row, str(unreachable))
+        return view.model_copy(update=known_of(row))
 
     async def events(self, after: int, task_id: str | None = None, limit: int = EVENTS_AT_ONCE) -> EventPage:
         """What happened to one task, or to all of the tenant's, behind that number: so many. Raises UnknownTask."""
@@ -364,32 +374,19 @@ class Client:
 
     async def plan(self, task_id: str) -> Plan:
         """The newest plan of a task, goals included. Raises UnknownTask; BadInput where it has none yet."""
-        return await self._plan_of(await self._own(task_id))
-
-    async def _plan_of(self, row: TaskRow) -> Plan:
-        task_id = row.ref.task_id
-        plan = await self._store.plan(task_id, self._reader)
-        if plan is None:
-            raise BadInput(f"{task_id} has no plan yet: `waystation show {task_id}` tells how far it is")
-        return plan
+        return await plan_of(self._store, await self._own(task_id))
 
     async def planned(self, task_id: str) -> PlannedTask:
         """The same with what each step may spend, what it may read and what is usual. Raises as above; Unreachable."""
         row = await self._own(task_id)
-        documents = await self._store.documents(task_id, row.ref.reader)
-        return PlannedTask(
-            plan=await self._plan_of(row),
-            progress=(await self._view_or_stored(row)).progress,
-            documents=tuple(sorted(document.name for document in documents)),
-            usual=usual(await self._store.tasks(self._reader, EARLIER)),
-        )
+        return await planned(self._store, row, (await self._view_or_stored(row)).progress)
 
     async def review_plan(self, task_id: str, plan: Plan, by: str = "", note: str = "") -> Answer:
         """Have a task whose plan waits work by this one instead. Raises BadInput, also where there is no plan yet;
         Unreachable.
         """
         row = await self._own(task_id)
-        await self._plan_of(row)
+        await plan_of(self._store, row)
         blob = await self._store.put_text(plan.model_dump_json(), row.ref.reader)
         return await self._send(task_id, REVIEW_PLAN, given({"plan": blob, "by": by, "note": note}))
 

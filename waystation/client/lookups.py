@@ -14,13 +14,12 @@ from waystation.agents.documents import RedactedDocuments, document_names
 from waystation.agents.redaction import restored
 from waystation.domain.errors import BadInput, UnknownTask, WrongKey
 from waystation.domain.ownership import OfTenant, Reader
-from waystation.domain.plan import PLANNING_ID
+from waystation.domain.plan import PLANNING_ID, Plan
 from waystation.domain.privacy import WithOriginals
 from waystation.domain.removal import FORGOTTEN
 from waystation.domain.task import (
     ReportVersion,
     Resolution,
-    TaskPhase,
     TaskProgress,
     TaskRequest,
     TaskRow,
@@ -29,7 +28,7 @@ from waystation.domain.task import (
 )
 from waystation.settings import Settings
 from waystation.stores import key_of, no_key, opened_store, other_key, present_cipher
-from waystation.task_view import TaskView
+from waystation.task_view import TaskFilter, TaskView
 
 
 def require_own(request: TaskRequest, tenant: str) -> None:
@@ -83,18 +82,25 @@ async def own_task(store: SqlStore, reader: OfTenant, task_id: str) -> TaskRow:
     return await store.task(task_id, reader)
 
 
+async def plan_of(store: SqlStore, row: TaskRow) -> Plan:
+    """The newest plan of a task, goals included. Raises BadInput where it has none yet."""
+    task_id = row.ref.task_id
+    plan = await store.plan(task_id, row.ref.reader)
+    if plan is None:
+        raise BadInput(f"{task_id} has no plan yet: `waystation show {task_id}` tells how far it is")
+    return plan
+
+
 NEWEST, ALL = 50, 10_000
 
 
-async def rows_in(store: SqlStore, reader: OfTenant, phase: TaskPhase | None, most: int) -> list[TaskRow]:
-    """So many of the reader's newest tasks; or as good as all that may be in the phase: of one that is over the store
-    says it, of others the server has to be asked.
+async def rows_in(store: SqlStore, tenant: str, wanted: TaskFilter, most: int) -> list[TaskRow]:
+    """So many of the tenant's or session's newest tasks; where more than that is wanted of them, as good as all that
+    may be meant.
     """
-    rows = await store.tasks(reader, most if phase is None else ALL)
-    if phase is None:
-        return list(rows)
-    over = [row.progress.phase if row.progress is not None and row.progress.phase.over else None for row in rows]
-    return [row for row, ended in zip(rows, over, strict=True) if ended is phase or (ended is None and not phase.over)]
+    reader = reader_of(tenant, wanted.session)
+    rows = await store.tasks(reader, ALL if wanted.narrows else most, since=wanted.since)
+    return [row for row in rows if wanted.may_hold(row)]
 
 
 async def resolved(store: SqlStore, reader: OfTenant, prefix: str) -> str:

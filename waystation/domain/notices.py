@@ -1,7 +1,9 @@
 """Notices: what a task tells people who are not looking at it, in words for a chat and in fields for programs."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
+from html import unescape
 
 from pydantic import JsonValue
 
@@ -78,10 +80,33 @@ class Notice(Value):
 def text(notice: Notice, link: str | None) -> str:
     """One or two sentences in Slack's mrkdwn: what happened, and what a person can do about it.
 
-    `link`: the task's page in the Temporal UI.
+    `link`: the task's page.
     """
-    page = "" if link is None else f" · <{escaped(link)}|Temporal UI>"
+    page = "" if link is None else f" · <{escaped(link)}|its page>"
     return f"{_event(notice)} {_next_step(notice)}{page}"
+
+
+def without_markup(notice: Notice) -> str:
+    """The same without markup, for who reads no mrkdwn."""
+    first, _, rest = text(notice, None).removeprefix("*").partition("*")
+    return unescape(first + rest)
+
+
+MOST_IN_A_MESSAGE = 40
+
+
+def gathered(told: Sequence[tuple[Notice, str | None]], inbox: str | None) -> tuple[str, str]:
+    """Title and text of one message about these, each with the page of its task; of many, a line each.
+
+    `inbox`: the page where requests are answered.
+    """
+    where = [f"Answer at {inbox}"] if inbox is not None and any(one.request is not None for one, _ in told) else []
+    if len(told) == 1:
+        ((one, link),) = told
+        return one.summary, "\n\n".join([without_markup(one), *([link] if link is not None else []), *where])
+    lines = [f"- {one.summary}: “{one.title}”{f' {link}' if link else ''}" for one, link in told[:MOST_IN_A_MESSAGE]]
+    more = [f"and {len(told) - len(lines)} more"] if len(told) > len(lines) else []
+    return f"{len(told)} notices", "\n".join([*lines, *more, "", *(where or ["Answer with `waystation approvals`"])])
 
 
 def fields(notice: Notice, link: str | None) -> dict[str, JsonValue]:

@@ -92,10 +92,11 @@ class Store(DocumentStore, Protocol):
         limit: int = 50,
         *,
         ended_before: datetime | None = None,
+        since: datetime | None = None,
     ) -> tuple[TaskRow, ...]:
-        """The reader's, newest first. Of those that ended before some moment, none that is
-        forgotten as a whole; and one whose end nobody wrote down counts from when it was submitted: it was terminated,
-        or still runs.
+        """The reader's, newest first; those alone that were submitted since some moment. Of those that ended before
+        one, none that is forgotten as a whole; and one whose end nobody wrote down counts from when it was submitted:
+        it was terminated, or still runs.
         """
         ...
 

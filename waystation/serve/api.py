@@ -2,10 +2,10 @@
 
 import asyncio
 import secrets
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Protocol
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
-from markdown_it import MarkdownIt
 from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
@@ -27,12 +27,12 @@ from waystation.domain.memory import Excerpt, MemoryQuery
 from waystation.domain.progress import Bill
 from waystation.domain.signals import Action, Answer, EditInput
 from waystation.domain.task import SourceDocument, TaskPhase, TaskRequest, own_session, session_hash, tenant_hash
-from waystation.domain.value import Input
-from waystation.markdown import inert
+from waystation.domain.value import Input, Value
+from waystation.markdown import as_html
 from waystation.serve.access import PROBLEM, Problem
 from waystation.serve.listeners import EVENT_STREAM, Feed
 from waystation.serve.principals import Principal
-from waystation.task_view import PendingApproval, Submitted
+from waystation.task_view import PendingApproval, Submitted, TaskFilter
 
 MOST_DOCUMENTS = 1_000
 MOST_ON_A_PAGE = 100
@@ -243,14 +243,6 @@ def unless_refused(answer: Answer) -> Answer:
     return answer
 
 
-def as_html(markdown: str) -> str:
-    """A report as HTML: no HTML of its own, no images, and links only where the address is what is read.
-
-    It takes a second for 20,000 characters of nothing but brackets: not on the loop that answers others.
-    """
-    return MarkdownIt("commonmark", {"html": False}).enable("table").disable("image").render(inert(markdown))
-
-
 _REASONS = {
     400: "Cannot be used: the detail says what to give instead.",
     401: "Without the token.",
@@ -270,17 +262,28 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 v1 = APIRouter(prefix="/v1", tags=["v1"], responses=_RESPONSES)
 
 
+class TaskQuery(Value):
+    """Which tasks are asked for, and which of those are answered: `count` of them from the `first` on."""
+
+    session: Annotated[str | None, Field(max_length=200)] = None
+    phase: Annotated[tuple[TaskPhase, ...], Field(description="Only tasks in this phase; repeatable.")] = ()
+    since: Annotated[datetime | None, Field(description="Submitted then or later; UTC where no zone is given.")] = None
+    text: Annotated[str, Field(max_length=200, description="Stands in their titles, in whatever case.")] = ""
+    first: Annotated[int, Field(ge=0, le=10_000)] = 0
+    count: Annotated[int, Field(ge=1, le=MOST_ON_A_PAGE)] = MOST_ON_A_PAGE
+
+    @property
+    def wanted(self) -> TaskFilter:
+        """The same for the client."""
+        since = self.since if self.since is None or self.since.tzinfo else self.since.replace(tzinfo=UTC)
+        return TaskFilter(session=self.session, phases=frozenset(self.phase), since=since, text=self.text)
+
+
 @v1.get("/tasks")
-async def get_tasks(
-    client: Asking,
-    session: Annotated[str | None, Query(max_length=200)] = None,
-    phase: Annotated[TaskPhase | None, Query(description="Only tasks in this phase.")] = None,
-    first: Annotated[int, Query(ge=0, le=10_000)] = 0,
-    count: Annotated[int, Query(ge=1, le=MOST_ON_A_PAGE)] = MOST_ON_A_PAGE,
-) -> tuple[TaskJson, ...]:
-    """The newest tasks; or all that are in a phase, the newest first."""
-    found = await client.tasks(session, phase)
-    return tuple(task_json(one, None) for one in found[first : first + count])
+async def get_tasks(client: Asking, query: Annotated[TaskQuery, Query()]) -> tuple[TaskJson, ...]:
+    """The newest tasks; or all that are in a phase, submitted since a moment, or have a text in their title."""
+    found = await client.tasks(query.wanted)
+    return tuple(task_json(one, None) for one in found[query.first : query.first + query.count])
 
 
 @v1.post("/tasks", status_code=201)

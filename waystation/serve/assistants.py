@@ -32,7 +32,7 @@ from waystation.domain.value import Input, Value
 from waystation.files import opened_private, private_folder
 from waystation.markdown import exported_report
 from waystation.settings import Settings
-from waystation.task_view import PendingApproval, TaskView, pending
+from waystation.task_view import PendingApproval, TaskFilter, TaskView, pending
 from workers.memory import MemoryReader
 
 MOST_HANDED_IN = 10_000
@@ -200,7 +200,7 @@ class Assistant:
 
     async def tasks(self) -> tuple[TaskView, ...]:
         """Its newest."""
-        return await self.client.tasks(self.rights.session)
+        return await self.client.tasks(TaskFilter(session=self.rights.session))
 
     async def task(self, task_id: str) -> str:
         """The id again, if it is that of a task of its own. Raises UnknownTask, which does not tell whether others have
@@ -311,7 +311,7 @@ class Assistant:
 
     async def used(self, but: str = "") -> Amount:
         """What its tasks have spent and may still spend, grants included, without one of them. Raises BadInput."""
-        views = await self.client.tasks(self.rights.session, most=MOST_HANDED_IN)
+        views = await self.client.tasks(TaskFilter(session=self.rights.session), MOST_HANDED_IN)
         if len(views) >= MOST_HANDED_IN:
             raise BadInput(
                 f"{self.rights.name} has {MOST_HANDED_IN:,} tasks: give it another name, and a budget for that"

@@ -104,15 +104,18 @@ class SqlTasks(StorePart):
         limit: int = 50,
         *,
         ended_before: datetime | None = None,
+        since: datetime | None = None,
     ) -> tuple[TaskRow, ...]:
-        """The reader's, newest first. Of those that ended before some moment, none is forgotten
-        as a whole; one whose end nobody wrote down counts from when it was submitted: it was terminated, or still
-        runs.
+        """The reader's, newest first; those alone that were submitted since some moment. Of those that ended before
+        one, none is forgotten as a whole; one whose end nobody wrote down counts from when it was submitted: it was
+        terminated, or still runs.
         """
         newest = select(tasks).where(owned(tasks, reader)).order_by(tasks.c.ordinal.desc()).limit(limit)
         if ended_before is not None:
             ended = func.coalesce(tasks.c.ended_at, tasks.c.submitted_at) < ended_before
             newest = newest.where(ended, tasks.c.forgotten_at.is_(None))
+        if since is not None:
+            newest = newest.where(tasks.c.submitted_at >= since)
         rows = (await connection.execute(newest)).all()
         return tuple(task_row(row) for row in rows)
 

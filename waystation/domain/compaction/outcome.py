@@ -1,10 +1,6 @@
-"""How a compaction ended: numbers and references, safe for workflow history.
+"""What a compaction is asked to do and how it ended, and a person's change to the context of a running agent.
 
-What a hook is told of a compaction: references and numbers, nothing of the conversation.
-
-A person's change to the context of a running agent: what was asked for, how it is handed on, what became of it.
-
-What the activity `CompressAndStoreContext` is asked to do: references and numbers.
+Numbers and references alone, safe for workflow history: so is what a hook is told of it.
 """
 
 from datetime import datetime

@@ -1,0 +1,129 @@
+"""Notices by Apprise, over real HTTP on loopback: what comes together is one message, and no address is told."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
+
+import pytest
+from pydantic import SecretStr
+from temporalio.envconfig import ClientConfigProfile
+
+from tests.unit.notice_values import ASKED, ended
+from tests.webhook_server import HANG, SECRET, Answer, WebhookServer, running_webhook
+from waystation.adapters.hooks import GATHER_S, PATIENCE_S, Messages, Several, Webhook
+from waystation.adapters.temporal.connect import Target
+from waystation.domain.errors import BadInput, WebhookRefused, WebhookUnavailable
+from waystation.domain.task import TaskPhase
+from waystation.ports import Notifier
+from waystation.settings import Settings
+from workers.outside import notifiers, task_link
+from workflows.options import NOTICE
+
+DONE = ended(TaskPhase.DONE)
+
+
+def address_of(server: WebhookServer) -> SecretStr:
+    return SecretStr(server.url.replace("http://", "json://"))
+
+
+@asynccontextmanager
+async def messages_to(server: WebhookServer, patience_s: float = 10.0) -> AsyncGenerator[Messages]:
+    told = Messages(address_of(server), 1, "https://w.example.org", gather_s=0.05, patience_s=patience_s)
+    async with aclosing(told):
+        yield told
+
+
+async def test_a_notice_is_told_in_words_with_the_page_of_its_task_and_where_to_answer() -> None:
+    async with running_webhook() as server, messages_to(server) as messages:
+        notifier: Notifier = messages
+        await notifier.send(ASKED, "https://w.example.org/tasks/task-1")
+    (body,) = server.taken
+    assert body["title"] == "task-0123456789abcdef: harbours-1 asked"
+    said = str(body["message"])
+    assert said.startswith("`harbours` asks for 2,387 tokens. It waits until 2026-11-22 00:00 UTC.")
+    assert "“How is the bar <crossed> & when?”" in said
+    assert said.endswith("https://w.example.org/tasks/task-1\n\nAnswer at https://w.example.org")
+
+
+async def test_forty_notices_that_come_together_are_one_message_and_what_comes_later_is_another() -> None:
+    requests = [
+        ASKED.model_copy(update={"request": ASKED.request.model_copy(update={"request_id": f"r-{number}"})})
+        for number in range(45)
+        if ASKED.request is not None
+    ]
+    async with running_webhook() as server, messages_to(server) as messages:
+        await asyncio.gather(*(messages.send(one, None) for one in requests))
+        await messages.send(DONE, None)
+    together, later = server.taken
+    lines = str(together["message"]).splitlines()
+    assert together["title"] == "45 notices"
+    assert lines[0] == "- task-0123456789abcdef: r-0 asked: “How is the bar <crossed> & when?”"
+    assert lines[39:] == [lines[0].replace("r-0", "r-39"), "and 5 more", "", "Answer at https://w.example.org"]
+    assert later["title"] == "task-0123456789abcdef: done"
+
+
+@pytest.mark.parametrize("answer", [Answer(500), Answer(404), HANG])
+async def test_what_is_not_taken_is_told_again_and_the_address_is_in_no_log_and_no_error(
+    answer: Answer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with running_webhook(answer, Answer()) as server, messages_to(server, patience_s=1) as messages:
+        with pytest.raises(WebhookUnavailable) as failed:
+            await messages.send(ASKED, None)
+        server.answers = [Answer()]
+        await messages.send(ASKED, None)
+        said = f"{failed.value}{failed.value.__cause__}{failed.value.__context__}{messages!r}"
+    assert str(failed.value).startswith("address 1 of WAYSTATION_NOTIFY (json) did not")
+    assert len(server.taken) == 1
+    written = said + "".join(one.getMessage() for one in caplog.records if one.name != "aiohttp.access")
+    assert SECRET not in written
+    assert SECRET.rpartition("/")[2] not in written
+    assert "must not be repeated" not in written
+
+
+async def test_of_several_only_those_are_told_again_that_did_not_take_it() -> None:
+    async with (
+        running_webhook() as takes,
+        running_webhook(Answer(500), Answer()) as fails,
+        messages_to(takes) as messages,
+        aclosing(Webhook(SecretStr(fails.url))) as webhook,
+    ):
+        several = Several((messages, webhook))
+        with pytest.raises(WebhookUnavailable, match="answered 500"):
+            await several.send(ASKED, None)
+        await several.send(ASKED, None)
+        await several.send(DONE, None)
+    assert (len(takes.taken), len(fails.taken)) == (2, 2)
+
+
+async def test_one_that_refuses_for_good_does_not_end_it_for_another_that_may_take_it_yet() -> None:
+    async with running_webhook(Answer(500)) as away, running_webhook(Answer(404)) as gone:
+        async with aclosing(Several((Webhook(SecretStr(gone.url)), Webhook(SecretStr(away.url))))) as several:
+            with pytest.raises(WebhookUnavailable):
+                await several.send(ASKED, None)
+        async with aclosing(Several((Webhook(SecretStr(gone.url)),))) as several:
+            with pytest.raises(WebhookRefused):
+                await several.send(ASKED, None)
+
+
+def test_an_address_that_nobody_knows_is_refused_by_its_place_and_not_shown() -> None:
+    settings = Settings(notify=SecretStr("json://127.0.0.1/a nonsense://hush-hush"))
+    with pytest.raises(BadInput) as refused:
+        notifiers(settings)
+    assert str(refused.value).startswith("address 2 of WAYSTATION_NOTIFY is none that Apprise knows")
+    assert "hush" not in f"{refused.value}{settings!r}"
+
+
+def test_notices_lead_to_the_page_of_a_task_where_that_is_set() -> None:
+    settings = Settings(page="https://w.example.org/")
+    assert settings.page == "https://w.example.org"
+    target = Target(profile=ClientConfigProfile(address="127.0.0.1:1"), ui_url=None)
+    assert task_link(settings.page, target, "task-1") == "https://w.example.org/tasks/task-1"
+    assert task_link(None, target, "task-1") is None
+
+
+def test_an_attempt_has_time_to_gather_and_to_be_answered() -> None:
+    attempt = NOTICE.get("start_to_close_timeout")
+    assert attempt is not None
+    assert attempt.total_seconds() > GATHER_S + PATIENCE_S
