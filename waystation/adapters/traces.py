@@ -32,7 +32,7 @@ from opentelemetry.trace import (
     TraceFlags,
     set_span_in_context,
 )
-from pydantic import JsonValue
+from pydantic import BaseModel, JsonValue
 from temporalio import activity
 from temporalio.contrib.opentelemetry import TracingInterceptor
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, WorkflowInterceptorClassInput
@@ -274,10 +274,20 @@ class AttemptTraces(TracingInterceptor):
 
 class _OfTask(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> object:
-        task_id = (activity.info().workflow_id or "").partition("/")[0]
+        given = [_task_of(one) for one in list[object](input.args)]
+        task_id = "".join(given[:1]) or (activity.info().workflow_id or "").partition("/")[0]
         parent = NonRecordingSpan(_context(trace_id_of(task_id), span_id_of(task_id)))
         token = contexts.attach(set_span_in_context(parent) if task_id.startswith("task-") else contexts.Context())
         try:
             return await super().execute_activity(input)
         finally:
             contexts.detach(token)
+
+
+def _task_of(given: object, depth: int = 3) -> str:
+    """That of the first reference in an activity's input; empty where there is none."""
+    if not isinstance(given, BaseModel) or not depth:
+        return ""
+    found: object = getattr(given, "task_id", "")
+    inner = (_task_of(getattr(given, name), depth - 1) for name in type(given).model_fields)
+    return found if isinstance(found, str) and found else next(filter(None, inner), "")

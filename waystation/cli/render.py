@@ -1,17 +1,20 @@
 """Tasks as text: tables for a terminal, sentences for what happened between two looks. Pure: values in, text out.
 
 A task's bill as text: a table where the terminal is wide enough for it, else a list; no number is ever cut.
+
+What an endpoint can do for a model, as it was found out.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
-from textwrap import shorten
+from textwrap import shorten, wrap
 from typing import NamedTuple, TypeVar
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from waystation.agents.probe import Fit, Probed
 from waystation.cli.options import short_limit, short_spent
 from waystation.cli.render_requests import request_text
 from waystation.domain.amount import amount_text, dollars, used_text
@@ -413,3 +416,24 @@ def _price_text(price: Price) -> str:
 
 def _in_and_out(rates: Rates) -> str:
     return f"${rates.input:f} in, ${rates.output:f} out"
+
+
+TABLE_COLUMNS = 80
+FIT_MARKS: Mapping[Fit, str] = {
+    "fits": "ok",
+    "worked around": "around",
+    "will not work": "FAIL",
+    "not asked": "--",
+}
+
+
+def probe_table(probed: Probed) -> Iterator[str]:
+    """What was found, in lines of at most 80 columns."""
+    yield from wrap(f"{probed.model} at {probed.endpoint}", TABLE_COLUMNS)
+    for line in probed.lines:
+        head = f"{FIT_MARKS[line.fit]:<7}{line.name:<15}"
+        yield from wrap(line.finding, TABLE_COLUMNS, initial_indent=head, subsequent_indent=" " * len(head))
+    yield from wrap(
+        f"No task can run there: {cause}." if (cause := probed.capabilities.unfit) else "Tasks can run there.",
+        TABLE_COLUMNS,
+    )
