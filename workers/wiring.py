@@ -16,10 +16,10 @@ from waystation.adapters.temporal.metrics import TemporalMeter, prometheus_runti
 from waystation.adapters.temporal.orders import keep_retention
 from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.domain.names import CONTEXT_QUEUE, WORKFLOWS_QUEUE
-from waystation.domain.traces import PROVIDERS
+from waystation.domain.spans import PROVIDERS
 from waystation.files import private_folder
 from waystation.imports import loading
-from waystation.ports import Meter, Redactor, Traces
+from waystation.ports import Meter, Redactor, TraceSource
 from waystation.settings import Settings, TraceTarget, trace_target, unknown_variables
 from waystation.stores import data_converter, opened_store, require_key_of
 from workers.health import Gauge, Health, address_of, sampled, served_health
@@ -102,7 +102,7 @@ async def _attempts() -> AsyncGenerator[Interceptor]:
 
 
 @asynccontextmanager
-async def _fed(target: TraceTarget, settings: Settings, store: Traces, redactor: Redactor) -> AsyncGenerator[None]:
+async def _fed(target: TraceTarget, settings: Settings, store: TraceSource, redactor: Redactor) -> AsyncGenerator[None]:
     """The spans of tasks, from those workers that redact: what was said may be asked for."""
     from waystation.adapters.traces import SpanMaker, TraceFeed, fed, span_exporter, trace_resource  # noqa: PLC0415
 

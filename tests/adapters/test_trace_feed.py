@@ -18,7 +18,7 @@ from tests.store_contract.values import charge, intent, question, reply
 from waystation.adapters.store.sql_store import SqlStore
 from waystation.adapters.traces import SpanMaker, TraceFeed, fed, span_exporter, trace_resource
 from waystation.domain.leg import Finished, Standing
-from waystation.domain.traces import span_id_of
+from waystation.domain.spans import span_id_of
 from waystation.ports import Redactor
 from waystation.testing import PlainRedactor
 
@@ -141,7 +141,7 @@ async def test_what_happened_before_goes_out_only_with_what_happens_next(tmp_pat
         await worked(store)
         await feed.send()
     assert names(receiver.spans)[0] == "invoke_workflow task", "its parents come, too"
-    assert {span.attributes["waystation.task.id"] for span in receiver.spans} == {going_on}
+    assert {str(span.attributes["waystation.task.id"]) for span in receiver.spans} == {going_on}
 
 
 async def test_a_process_that_stops_sends_what_it_committed_last(tmp_path: Path, receiver: Receiver) -> None:
@@ -177,8 +177,8 @@ async def test_a_trace_is_sampled_whole_by_the_standard_variables(
         await feed_of(store).send()
         tasks = [await worked(store, f"task {number}") for number in range(12)]
         await feed_of(store).send()
-    sent = {span.attributes["waystation.task.id"] for span in receiver.spans}
+    sent = {str(span.attributes["waystation.task.id"]) for span in receiver.spans}
     assert 0 < len(sent) < len(tasks)
     assert len(receiver.spans) == 4 * len(sent)
     assert receiver.spans[0].resource["service.name"] == "harbour"
-    assert {span.span_id for span in receiver.spans if not span.parent} == {span_id_of(str(task)) for task in sent}
+    assert {span.span_id for span in receiver.spans if not span.parent} == {span_id_of(task) for task in sent}

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import aiohttp
 import pytest
+from temporalio.client import Client
 from temporalio.envconfig import ClientConfigProfile
 
 from tests.crew import CREW_PLAN, ROOMY, Call, Crew, terms, tight
@@ -135,9 +136,14 @@ async def test_a_dashboard_asks_for_metrics_that_there_are(tmp_path: Path) -> No
     assert len([name for name in names if name.startswith("waystation_")]) == 11, "all of ours"
 
     scraped = Scraped()
-    async with at_work(tmp_path, Crew(), scraped) as (counter, _):
-        await counter.submit(under=terms().model_copy(update={"agent": ROOMY.model_copy(update={"model": PRICED})}))
-        await counter.task().result()
+    priced = terms().model_copy(update={"agent": ROOMY.model_copy(update={"model": PRICED})})
+    async with dev_server() as server, opened_parts(tmp_path, PlainRedactor({}), Crew(), scraped.meter) as parts:
+        address = server.service_client.config.target_host
+        client = await Client.connect(address, data_converter=server.data_converter, runtime=scraped.runtime)
+        async with working(client, parts):
+            counter = Counter(client, parts.store)
+            await counter.submit(under=priced)
+            await counter.task().result()
         scraped.meter.compacted(COMPACTED)
         scraped.meter.redacted(Place.SUMMARY, 5)
         scraped.meter.passages_waiting(12)

@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from waystation.domain.budget import Usage
 from waystation.domain.events import EventKind, TaskEvent
 from waystation.domain.foreign import ToolDefinition
+from waystation.domain.spans import TraceSpan, span_id_of
 from waystation.domain.traces import (
     ABANDONED,
     OTHER_TOOL,
     TracedRun,
     TracedTask,
     TracePlace,
-    TraceSpan,
-    span_id_of,
     touched,
     traced,
 )
@@ -129,7 +128,7 @@ def test_a_task_is_one_trace_of_the_operations_of_the_conventions() -> None:
     made = spans(task_of(WHOLE))
     assert [span.name for span in made] == [
         "invoke_workflow task",
-        "plan plan",
+        "plan",
         "chat claude-sonnet-5-5",
         "chat claude-sonnet-5-5",
         "execute_tool search_documents",
@@ -174,7 +173,7 @@ def test_a_pause_lies_between_two_spans_and_what_people_did_is_in_the_later_one(
 
 def test_a_leg_that_was_taken_over_says_so_and_its_unanswered_call_is_counted() -> None:
     killed: list[Told] = [("taken", A, "1", ""), *turn(A, 1), ("called", A, "turn-2", "")]
-    told = [*BEGUN, *killed, ("taken", A, "2", ""), *turn(A, 2), ("left", A, "1", "finished")]
+    told: list[Told] = [*BEGUN, *killed, ("taken", A, "2", ""), *turn(A, 2), ("left", A, "1", "finished")]
     made = spans(task_of(told))
     leg = named(made, "invoke_agent research-1")
     assert [one.name for one in leg.events] == ["leg taken over"]
@@ -232,7 +231,13 @@ def test_a_tools_name_is_told_only_where_there_is_such_a_tool(name: str, shown: 
 
 
 def test_a_leg_that_was_at_work_when_its_task_ended_is_closed_with_it() -> None:
-    told = [*BEGUN, ("taken", A, "1", ""), *turn(A, 1), ("asked", A, "1", "pending"), ("ended", "", "", "cancelled")]
+    told: list[Told] = [
+        *BEGUN,
+        ("taken", A, "1", ""),
+        *turn(A, 1),
+        ("asked", A, "1", "pending"),
+        ("ended", "", "", "cancelled"),
+    ]
     made = spans(task_of(told))
     assert named(made, "invoke_agent research-1").attributes["waystation.leg.outcome"] == ABANDONED
     assert {span.parent for span in made} <= {"", *(span.span_id for span in made)}

@@ -41,19 +41,20 @@ from waystation import __version__
 from waystation.domain.errors import BadInput, RedactionFailed, StoreError
 from waystation.domain.ownership import OfTask
 from waystation.domain.privacy import Place
-from waystation.domain.traces import TracedTask, TracePlace, TraceSpan, span_id_of, trace_id_of, traced
+from waystation.domain.spans import TraceSpan, span_id_of, trace_id_of
+from waystation.domain.traces import TracedTask, TracePlace, traced
 from waystation.domain.value import mapped, strings
-from waystation.ports import Redactor, Traces
+from waystation.ports import Redactor, TraceSource
 
-INTERVAL = timedelta(seconds=5)
-LEASE = timedelta(seconds=30)
+_INTERVAL = timedelta(seconds=5)
+_LEASE = timedelta(seconds=30)
 """So long after a process was killed another one sends what it would have."""
-LAST_WORD = timedelta(seconds=5)
+_LAST_WORD = timedelta(seconds=5)
 """So long a process that stops may take to send what its last turns committed."""
-EVENTS_AT_ONCE = 500
-SPANS_AT_ONCE = 256
-SCOPE = "waystation"
-FORMS = frozenset(
+_EVENTS_AT_ONCE = 500
+_SPANS_AT_ONCE = 256
+_SCOPE = "waystation"
+_OF_THE_FORM = frozenset(
     {"text", "tool_call", "tool_call_response", "user", "assistant", "type", "role", "parts", "name", "content"}
 )
 """Words of the conventions' own in what was said, which nobody has to redact."""
@@ -96,7 +97,7 @@ class SpanMaker:
 
     def made(self, spans: Sequence[TraceSpan]) -> Sequence[ReadableSpan]:
         """Those of traces that the sampler takes: it takes a trace whole or not at all."""
-        tracer, self._collected.ended = self._provider.get_tracer(SCOPE), []
+        tracer, self._collected.ended = self._provider.get_tracer(_SCOPE), []
         for span in spans:
             self._ids.trace_id, self._ids.span_id = int(span.trace_id, 16), int(span.span_id, 16)
             if not self._provider.sampler.should_sample(None, self._ids.trace_id, span.name).decision.is_sampled():
@@ -132,7 +133,7 @@ def _nanoseconds(at: datetime) -> int:
 class TraceFeed:
     """Sends what the store has that was not sent. Of the processes that share a store one does, the others wait."""
 
-    store: Traces
+    store: TraceSource
     exporter: SpanExporter
     maker: SpanMaker
     holder: str
@@ -148,8 +149,8 @@ class TraceFeed:
 
         Raises StoreError, RedactionFailed.
         """
-        while await self.store.hold_traces(self.holder, LEASE):
-            places = await self.store.unsent_traces(EVENTS_AT_ONCE)
+        while await self.store.hold_traces(self.holder, _LEASE):
+            places = await self.store.unsent_traces(_EVENTS_AT_ONCE)
             if not places:
                 return
             for place in places:
@@ -158,11 +159,11 @@ class TraceFeed:
 
     async def _sent(self, place: TracePlace) -> bool:
         spans = [span for task_id in place.tasks for span in await self._spans(place, task_id)]
-        for first in range(0, len(spans), SPANS_AT_ONCE):
-            batch = self.maker.made([await self._spoken(place, one) for one in spans[first : first + SPANS_AT_ONCE]])
+        for first in range(0, len(spans), _SPANS_AT_ONCE):
+            batch = self.maker.made([await self._spoken(place, one) for one in spans[first : first + _SPANS_AT_ONCE]])
             taken = not batch or await asyncio.to_thread(self.exporter.export, batch) is SpanExportResult.SUCCESS
             self._tell(taken=taken)
-            if not taken or not await self.store.hold_traces(self.holder, LEASE):
+            if not taken or not await self.store.hold_traces(self.holder, _LEASE):
                 return False
         await self.store.traces_sent(place)
         return True
@@ -188,7 +189,7 @@ class TraceFeed:
         if self.redactor is None or not span.said:
             return span
         said = {**span.said}
-        texts = sorted({text for body in said.values() for _, text in strings(body) if text not in FORMS})
+        texts = sorted({text for body in said.values() for _, text in strings(body) if text not in _OF_THE_FORM})
         redacted = await self.redactor.redact(texts, Place.TITLE, place.tenant)
         shown = {text: one.text for text, one in zip(texts, redacted, strict=True)}
         words = {name: _json(mapped(body, lambda text: shown.get(text, text))) for name, body in said.items()}
@@ -206,7 +207,7 @@ def _json(body: JsonValue) -> str:
 
 
 @asynccontextmanager
-async def fed(feed: TraceFeed, interval: timedelta = INTERVAL) -> AsyncGenerator[None]:
+async def fed(feed: TraceFeed, interval: timedelta = _INTERVAL) -> AsyncGenerator[None]:
     """Send now and at every interval, until the block ends, and then what is left."""
     stopping = asyncio.Event()
     following = asyncio.create_task(_follow(feed, interval, stopping))
@@ -214,7 +215,7 @@ async def fed(feed: TraceFeed, interval: timedelta = INTERVAL) -> AsyncGenerator
         yield
     finally:
         stopping.set()
-        await asyncio.wait([following], timeout=LAST_WORD.total_seconds())  # the next process does the rest
+        await asyncio.wait([following], timeout=_LAST_WORD.total_seconds())  # the next process does the rest
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
 
@@ -232,7 +233,7 @@ async def _follow(feed: TraceFeed, interval: timedelta, stopping: asyncio.Event)
 
 def trace_resource() -> Resource:
     """What every span says of this program, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES say otherwise."""
-    own = Resource({"service.name": SCOPE, "service.version": __version__})
+    own = Resource({"service.name": _SCOPE, "service.version": __version__})
     found = Resource.create()
     unnamed = str(found.attributes.get("service.name", "")).startswith("unknown_service")
     return found.merge(own) if unnamed else own.merge(found)
@@ -254,10 +255,10 @@ async def traced_attempts(resource: Resource) -> AsyncGenerator["AttemptTraces"]
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(span_exporter()))
     try:
-        yield AttemptTraces(provider.get_tracer(SCOPE))
+        yield AttemptTraces(provider.get_tracer(_SCOPE))
     finally:
         with suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORD.total_seconds()):
+            async with asyncio.timeout(_LAST_WORD.total_seconds()):
                 await asyncio.to_thread(provider.shutdown)
 
 

@@ -1,14 +1,13 @@
-"""Traces: what the store keeps of a task as spans, by OpenTelemetry's conventions for generative AI (0.1).
+"""Traces: what the store keeps of a task as spans.
 
-A pure function of what was committed. Ids are hashes of the task's own, so that whoever makes a span again makes the
-same one: a crash loses none of a committed turn, and what is sent a second time has the id that it had.
+A pure function of what was committed: a crash loses no span of a committed turn, and what is sent a second time has the
+id that it had.
 
 A task is one trace, however long it lives, and no span lasts while people think: its first span ends when it is
 admitted, each leg is a span that ends with the leg, and what happened between two legs are events of the later one,
-which links to the earlier. Attributes hold ids, numbers and words of our own. What was said is apart (`said`).
+which links to the earlier.
 """
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,27 +16,27 @@ from itertools import pairwise
 
 from pydantic import JsonValue
 
-from waystation.domain.endpoints import EndpointKind
 from waystation.domain.events import AnsweredCall, Leg, TaskEvent, calls_of, legs_of
 from waystation.domain.foreign import ForeignName, ToolDefinition, model_names
 from waystation.domain.models import OFFLINE_MODEL, located
 from waystation.domain.plan import TAKEN_ID
 from waystation.domain.roles import ROLES
-from waystation.domain.transcript import Charge, Compaction, Transcript, call_said, conversation_said
+from waystation.domain.spans import (
+    Attribute,
+    SpanEvent,
+    SpanLink,
+    TraceSpan,
+    call_said,
+    conversation_said,
+    span_events,
+    span_id_of,
+    spent_around,
+    trace_id_of,
+    used,
+)
+from waystation.domain.transcript import Charge, Compaction, Transcript
 from waystation.domain.value import Value
 
-Attribute = str | int | float | bool | tuple[str, ...]
-
-PROVIDERS: Mapping[EndpointKind, str] = {
-    "anthropic": "anthropic",
-    "compatible": "anthropic",
-    "bedrock": "aws.bedrock",
-    "mantle": "aws.bedrock",
-    "vertex": "gcp.vertex_ai",
-    "foundry": "azure.ai.inference",
-    "openai": "openai",
-}
-"""How the conventions call whoever is spoken to like this."""
 RETRIEVALS: Mapping[str, str] = {"search_documents": "documents", "recall": "memory"}
 """Tools that look something up, and where. Searches of the web are charges, and are spans by these."""
 OTHER_TOOL = "other"
@@ -47,45 +46,6 @@ ABANDONED = "abandoned"
 _OWN_TOOLS = frozenset({"web_search", "fetch_page", *(tool for role in ROLES.values() for tool in role.tools)})
 _NOTED = frozenset({"asked", "answered", "told", "updated", "refused", "resolved", "edited", "rewound", "delivered"})
 """Kinds of events that become events of a leg."""
-
-
-class SpanLink(Value):
-    """To a span that this one goes on from."""
-
-    trace_id: str
-    span_id: str
-    why: str
-
-
-class SpanEvent(Value):
-    """Something that happened at a moment, before the span or in it."""
-
-    name: str
-    at: datetime
-    attributes: Mapping[str, Attribute] = {}
-
-
-class TraceSpan(Value):
-    """One finished span. Ids are hexadecimal: 32 digits of the trace, 16 of a span."""
-
-    number: int
-    """Of the event that finished it: what has a lower one than a reader's place was there before."""
-    name: str
-    trace_id: str
-    span_id: str
-    parent: str = ""
-    """Id of a span of the same trace; empty for the first."""
-    client: bool = False
-    """Whether it is a call of another program's."""
-    start: datetime
-    end: datetime
-    attributes: Mapping[str, Attribute]
-    events: tuple[SpanEvent, ...] = ()
-    links: tuple[SpanLink, ...] = ()
-    error: str = ""
-    """What kind of error it ended with."""
-    said: Mapping[str, JsonValue] = {}
-    """By attribute, what was said, not redacted: never sent as it is."""
 
 
 class TracedRun(Value):
@@ -128,16 +88,6 @@ class TracePlace(Value):
     def gone(self, events: Sequence[TaskEvent]) -> int:
         """Up to which number the spans of the task with these events have gone out: 0 where none has."""
         return self.sent if any(self.since < event.number <= self.sent for event in events) else 0
-
-
-def trace_id_of(task_id: str) -> str:
-    """The task's trace."""
-    return hashlib.sha256(f"trace\0{task_id}".encode()).hexdigest()[:32]
-
-
-def span_id_of(task_id: str, *parts: str | int) -> str:
-    """Of something of the task, by what names it there; of the task itself, without any."""
-    return hashlib.sha256("\0".join(["span", task_id, *map(str, parts)]).encode()).hexdigest()[:16]
 
 
 def touched(events: Sequence[TaskEvent], after: int) -> frozenset[str]:
@@ -246,7 +196,8 @@ class _Trace:
                     operation = "plan" if call.event.detail == "plan" else "invoke_agent"
                     attributes = self.agent_attributes(agent, operation)
                     when = (call.began, call.event.at)
-                    yield self.span(f"{operation} {agent}", number, span_id, when, attributes=attributes)
+                    name = operation if agent == operation else f"{operation} {agent}"
+                    yield self.span(name, number, span_id, when, attributes=attributes)
                     yield self.chat(agent, call, span_id)
 
     def chat(self, agent: str, call: AnsweredCall, parent: str) -> TraceSpan:
@@ -267,7 +218,7 @@ class _Trace:
         if operation == "retrieval":
             attributes["gen_ai.data_source.id"] = "web"
         if charge is not None:
-            attributes |= _used(charge, model) | _spent(charges, charge)
+            attributes |= used(charge, model) | spent_around(charges, charge)
         message = run.transcript.place_of(event.reference) if run is not None and event.kind == "replied" else None
         said: dict[str, JsonValue] = {}
         if run is not None and message is not None:
@@ -353,7 +304,7 @@ class _Trace:
             "waystation.leg.calls": len(keys),
         }
         if own := [charge for charge in charges if charge.key in keys]:
-            first, last = _spent(charges, own[0]), _spent(charges, own[-1])
+            first, last = spent_around(charges, own[0]), spent_around(charges, own[-1])
             attributes |= {name: value for name, value in first.items() if name.endswith("before")}
             attributes |= {name: value for name, value in last.items() if name.endswith("after")}
         more = {
@@ -397,7 +348,7 @@ class _Trace:
         of_task = [event for event in self.task.events if earlier < event.number < leg.number and self.of_nobody(event)]
         own = [event for event in (*leg.before, *leg.at_work) if event.kind in _NOTED]
         again = [event for event in leg.at_work[1:] if event.kind == "taken"]
-        return _events([*of_task, *own, *again])
+        return span_events([*of_task, *own, *again])
 
     def of_nobody(self, event: TaskEvent) -> bool:
         """Whether it is about the task as a whole, or about its plan."""
@@ -432,53 +383,4 @@ class _Trace:
             [since, *(one.number for one in self.task.events if one.kind == "ended" and one.number < end.number)]
         )
         of_task = [one for one in self.task.events if since < one.number < end.number and self.of_nobody(one)]
-        return _events([*of_task, *own])
-
-
-def _events(happened: Sequence[TaskEvent]) -> tuple[SpanEvent, ...]:
-    """In their order, as references and words of our own."""
-    return tuple(
-        SpanEvent(
-            name="leg taken over" if event.kind == "taken" else event.kind,
-            at=event.at,
-            attributes={
-                "waystation.event": event.number,
-                "gen_ai.agent.name": event.agent,
-                "waystation.event.reference": event.reference,
-                "waystation.event.detail": event.detail,
-            },
-        )
-        for event in sorted(happened, key=lambda event: event.number)
-    )
-
-
-def _used(charge: Charge, model: str) -> dict[str, Attribute]:
-    """What an answered call used. The conventions count what a cache gave and took among the input."""
-    usage = charge.usage
-    attributes: dict[str, Attribute] = {
-        "gen_ai.response.model": charge.answered_by or located(model).model,
-        "gen_ai.usage.input_tokens": usage.prompt,
-        "gen_ai.usage.output_tokens": usage.output,
-        "gen_ai.usage.cache_read.input_tokens": usage.cache_read,
-        "gen_ai.usage.cache_write.input_tokens": usage.cache_write,
-        "gen_ai.usage.cache_creation.input_tokens": usage.cache_write,  # its name before 0.1, which viewers know
-    }
-    if usage.estimated:
-        attributes["waystation.usage.estimated_tokens"] = usage.estimated
-    if charge.stop:
-        attributes["gen_ai.response.finish_reasons"] = (charge.stop,)
-    if charge.cost_micro_usd is not None:
-        attributes["waystation.cost_micro_usd"] = charge.cost_micro_usd
-    return attributes
-
-
-def _spent(charges: Sequence[Charge], charge: Charge) -> dict[str, Attribute]:
-    """What its run had spent of its budget before the charge, and after it."""
-    before = charges[: charges.index(charge)]
-    tokens, micro_usd = sum(one.usage.fresh for one in before), sum(one.cost_micro_usd or 0 for one in before)
-    return {
-        "waystation.budget.tokens.before": tokens,
-        "waystation.budget.tokens.after": tokens + charge.usage.fresh,
-        "waystation.budget.micro_usd.before": micro_usd,
-        "waystation.budget.micro_usd.after": micro_usd + (charge.cost_micro_usd or 0),
-    }
+        return span_events([*of_task, *own])

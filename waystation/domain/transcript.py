@@ -6,11 +6,10 @@ Nothing in it is changed or removed. What counts of it now is `domain.compaction
 
 One turn's two commits, and the keys that make each of them count once.
 
-The words that pass between an agent and its model: blocks and messages, as the Messages API has them; and in the form
-of OpenTelemetry's conventions, for who asked that spans have them.
+The words that pass between an agent and its model: blocks and messages, as the Messages API has them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Final, Literal
 
@@ -310,34 +309,3 @@ class Charge(Value):
     """The model that the reply names, where it is another than was asked for."""
     stop: str = ""
     """Why the reply ended, in the provider's word; empty for searches, and in charges of earlier releases."""
-
-
-def conversation_said(messages: Sequence[Message]) -> dict[str, JsonValue]:
-    """What was new for the model, and what it answered. What it had been sent before stands in the spans before."""
-    *earlier, reply = messages
-    since = max((place + 1 for place, one in enumerate(earlier) if one.role == "assistant"), default=0)
-    return {
-        "gen_ai.input.messages": [_message_said(one) for one in earlier[since:]],
-        "gen_ai.output.messages": [_message_said(reply)],
-    }
-
-
-def _message_said(message: Message) -> JsonValue:
-    """In the form of the conventions, without what a model thought and what nothing here looks into."""
-    parts: list[JsonValue] = []
-    for block in message.blocks:
-        match block.type:
-            case "text":
-                parts.append({"type": "text", "content": block.text})
-            case "tool_use":
-                parts.append({"type": "tool_call", "name": block.name, "arguments": dict(block.input)})
-            case "tool_result":
-                parts.append({"type": "tool_call_response", "response": block.content})
-            case _:
-                pass
-    return {"role": message.role, "parts": parts}
-
-
-def call_said(call: ToolUse, result: ToolResult) -> dict[str, JsonValue]:
-    """With what a tool was called, and what it gave back."""
-    return {"gen_ai.tool.call.arguments": dict(call.input), "gen_ai.tool.call.result": result.content}

@@ -32,7 +32,7 @@ from waystation.ports.store import (
     Outside,
     SlowTexts,
     Store,
-    Traces,
+    TraceSource,
 )
 from waystation.ports.tools import PageReader, TableEngine, ToolServers, WebPages, WebSearch
 
@@ -65,7 +65,7 @@ __all__ = [
     "TableEngine",
     "ToolServers",
     "ToolSpec",
-    "Traces",
+    "TraceSource",
     "Vault",
     "WebPages",
     "WebSearch",

@@ -360,7 +360,7 @@ class Store(DocumentStore, Protocol):
         ...
 
 
-class Traces(Protocol):
+class TraceSource(Protocol):
     """What spans are made of, and how far they were sent. Safe to repeat."""
 
     async def hold_traces(self, holder: str, lease: timedelta) -> bool:

@@ -137,7 +137,7 @@ class SqlEvents(StorePart):
         return (await connection.execute(newest)).scalar_one_or_none() or 0
 
 
-NOBODY = ""
+_NOBODY = ""
 """In the place of a tenant: the row that says who sends spans."""
 
 
@@ -150,13 +150,13 @@ class SqlTraces(StorePart):
 
         The first that ever asks has spans begin there: what happened before is sent only with what happens next.
         """
-        if await add_once(connection, trace_places, {"tenant": NOBODY, "since": 0, "sent": 0}):
+        if await add_once(connection, trace_places, {"tenant": _NOBODY, "since": 0, "sent": 0}):
             heads = (await connection.execute(select(event_heads.c.tenant, event_heads.c.number))).all()
             if begun := [{"tenant": tenant, "since": number, "sent": number} for tenant, number in heads]:
                 await connection.execute(insert(trace_places), begun)
         now, held = self._clock(), trace_places.c.held_until
         free = or_(trace_places.c.holder == holder, held.is_(None), held < now)
-        taken = update(trace_places).where(trace_places.c.tenant == NOBODY, free)
+        taken = update(trace_places).where(trace_places.c.tenant == _NOBODY, free)
         return (await connection.execute(taken.values(holder=holder, held_until=now + lease))).rowcount == 1
 
     @reading
