@@ -15,7 +15,9 @@ from tests.otlp_receiver import Received, Receiver, receiving
 from tests.store_contract.values import charge, intent, question, reply
 from waystation.adapters.store.sql_store import SqlStore
 from waystation.adapters.traces import SpanMaker, TraceFeed, fed, span_exporter, trace_resource
+from waystation.domain.errors import RedactionFailed
 from waystation.domain.leg import Finished, Standing
+from waystation.domain.privacy import Place, Redacted
 from waystation.domain.spans import span_id_of
 from waystation.ports import Redactor
 from waystation.testing import PlainRedactor
@@ -152,6 +154,21 @@ async def test_what_was_said_goes_out_where_it_is_asked_for_and_redacted_alone(
     (chat, *_) = [span for span in receiver.spans if span.operation == "chat"]
     said = json.loads(str(chat.attributes["gen_ai.output.messages"]))
     assert said == [{"role": "assistant", "parts": [{"type": "text", "content": "REPLY 0 – “so”"}]}]
+    assert not [body for body in receiver.raw if b"Reply" in body or b"Question" in body]
+
+
+class Helpless(PlainRedactor):
+    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+        raise RedactionFailed("it does not answer")
+
+
+async def test_what_cannot_be_redacted_stays_here_and_holds_up_no_span(store: SqlStore, receiver: Receiver) -> None:
+    await feed_of(store).send()
+    await worked(store)
+    await feed_of(store, redactor=Helpless({})).send()
+    (chat, *_) = [span for span in receiver.spans if span.operation == "chat"]
+    assert chat.attributes["waystation.said"] == "not redacted"
+    assert len(receiver.spans) == 4
     assert not [body for body in receiver.raw if b"Reply" in body or b"Question" in body]
 
 

@@ -147,7 +147,7 @@ class TraceFeed:
     async def send(self) -> None:
         """Everything that there is now, if it is this process's to send and somebody takes it.
 
-        Raises StoreError, RedactionFailed.
+        Raises StoreError.
         """
         while await self.store.hold_traces(self.holder, _LEASE):
             places = await self.store.unsent_traces(_EVENTS_AT_ONCE)
@@ -185,12 +185,17 @@ class TraceFeed:
         return task.model_copy(update={"runs": runs})
 
     async def _spoken(self, place: TracePlace, span: TraceSpan) -> TraceSpan:
-        """With what was said, redacted as titles are, where it was asked for."""
+        """With what was said, redacted as titles are, where it was asked for. What cannot be redacted stays here, and
+        holds up no other span.
+        """
         if self.redactor is None or not span.said:
             return span
         said = {**span.said}
         texts = sorted({text for body in said.values() for _, text in strings(body) if text not in _OF_THE_FORM})
-        redacted = await self.redactor.redact(texts, Place.TITLE, place.tenant)
+        try:
+            redacted = await self.redactor.redact(texts, Place.TITLE, place.tenant)
+        except RedactionFailed:
+            return span.model_copy(update={"attributes": {**span.attributes, "waystation.said": "not redacted"}})
         shown = {text: one.text for text, one in zip(texts, redacted, strict=True)}
         words = {name: _json(mapped(body, lambda text: shown.get(text, text))) for name, body in said.items()}
         return span.model_copy(update={"attributes": {**span.attributes, **words}})
@@ -224,7 +229,7 @@ async def _follow(feed: TraceFeed, interval: timedelta, stopping: asyncio.Event)
     last = False
     while not last:
         last = stopping.is_set()
-        with suppress(StoreError, RedactionFailed):  # the next time does it
+        with suppress(StoreError):  # the next time does it
             await feed.send()
         with suppress(TimeoutError):
             async with asyncio.timeout(interval.total_seconds()):
