@@ -5,13 +5,16 @@ How Temporal is reached is not here: the standard `TEMPORAL_*` variables and pro
 What is wrong with settings, in the words of the person who gave them.
 
 Settings of the key, and of what is encrypted with it.
+
+Where spans go: OpenTelemetry's own variables say that, and are only looked at here.
 """
 
 import os
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, AliasChoices, Field, HttpUrl, SecretStr, StringConstraints, ValidationError
 from pydantic.fields import FieldInfo
@@ -24,6 +27,7 @@ from pydantic_settings import (
 
 from waystation.domain.budget import Mode
 from waystation.domain.compaction.policy import PRIMERS, RECENTS
+from waystation.domain.errors import BadInput
 from waystation.domain.presets import DEFAULT_AGENT_BUDGET, DEFAULT_BUDGET, TRIGGER_PERCENT, Preset
 from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW
 from waystation.domain.value import malformed
@@ -323,6 +327,55 @@ def config_file_given() -> Path:
 def _environment() -> dict[str, str]:
     """What it gives, as the settings read it: names in any case, empty values not at all."""
     return {name.upper(): value for name, value in os.environ.items() if value}
+
+
+class TraceTarget(NamedTuple):
+    """Where spans go, by OpenTelemetry's own variables."""
+
+    place: str
+    """Scheme, host and port."""
+    said: bool
+    """Whether what was said goes with them, redacted."""
+
+
+SAID = frozenset({"true", "1", "span_only", "span_and_event"})
+"""Values of the variable that asks for it, in small letters."""
+
+
+def trace_target() -> TraceTarget | None:
+    """None: spans are not asked for, as long as no variable names an exporter or an endpoint.
+
+    Raises BadInput for an exporter, a protocol or an address by which nothing can be sent.
+    """
+    given = _environment()
+    endpoint, protocol = (
+        given.get(f"OTEL_EXPORTER_OTLP_TRACES_{name}") or given.get(f"OTEL_EXPORTER_OTLP_{name}", "")
+        for name in ("ENDPOINT", "PROTOCOL")
+    )
+    exporter = given.get("OTEL_TRACES_EXPORTER", "otlp" if endpoint else "none").strip().lower()
+    if exporter == "none" or given.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return None
+    if exporter != "otlp":
+        raise BadInput("OTEL_TRACES_EXPORTER: spans are sent by `otlp`, or not at all by `none`")
+    if protocol.strip().lower() not in {"", "http/protobuf"}:
+        raise BadInput(
+            "OTEL_EXPORTER_OTLP_PROTOCOL: spans are sent by `http/protobuf` alone; OTEL_EXPORTER_OTLP_TRACES_PROTOCOL "
+            "says so for them, and leaves other programs their own"
+        )
+    said = given.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "").strip().lower()
+    return TraceTarget(_shown(endpoint or "http://localhost:4318"), said=said in SAID)
+
+
+def _shown(endpoint: str) -> str:
+    """Its scheme, host and port: a path or a password may be a secret. Raises BadInput."""
+    try:
+        parts = urlsplit(endpoint.strip())
+        port = "" if parts.port is None else f":{parts.port}"
+    except ValueError:
+        parts, port = urlsplit(""), ""
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise BadInput("OTEL_EXPORTER_OTLP_ENDPOINT: it is no http or https address, like http://localhost:4318")
+    return f"{parts.scheme}://{parts.hostname}{port}"
 
 
 def setting_faults(error: ValidationError) -> str:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from temporalio.client import Client
 from temporalio.worker import (
+    Interceptor,
     PollerBehavior,
     PollerBehaviorAutoscaling,
     PollerBehaviorSimpleMaximum,
@@ -85,6 +86,8 @@ class Workshop:
     search_attributes: bool
     """Whether workflows may set them."""
     notices: NoticeActivities
+    attempts: Sequence[Interceptor] = ()
+    """Told of every attempt at an activity."""
 
     @property
     def outside(self) -> TemporalAndFiles:
@@ -142,6 +145,7 @@ def workflows_worker(shop: Workshop) -> Worker:
             shop.schedules.look,
             shop.schedules.pause,
         ],
+        interceptors=shop.attempts,
         workflow_runner=shop.runner,
         sticky_queue_schedule_to_start_timeout=STICKY,
         graceful_shutdown_timeout=GRACE,
@@ -155,7 +159,7 @@ def agents_worker(shop: Workshop, parts: Parts) -> Worker:
     return Worker(
         shop.client,
         task_queue=AGENTS_QUEUE,
-        interceptors=[SessionScope()],
+        interceptors=[*shop.attempts, SessionScope()],
         activities=[
             agents.research,
             agents.analysis,
@@ -180,7 +184,7 @@ def context_worker(shop: Workshop, parts: Parts) -> Worker:
     return Worker(
         shop.client,
         task_queue=CONTEXT_QUEUE,
-        interceptors=[SessionScope()],
+        interceptors=[*shop.attempts, SessionScope()],
         activities=[
             context.compress,
             context.edit,

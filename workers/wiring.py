@@ -1,21 +1,26 @@
 """The composition root: settings become workers that poll, with what belongs to them."""
 
 import asyncio
+import os
+import secrets
+import socket
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
 from temporalio.client import Client
 from temporalio.runtime import Runtime
-from temporalio.worker import Worker
+from temporalio.worker import Interceptor, Worker
 
 from waystation.adapters.temporal.connect import connect, ensure_search_attributes, find_target
 from waystation.adapters.temporal.metrics import TemporalMeter, prometheus_runtime, worker_runtime
 from waystation.adapters.temporal.orders import keep_retention
 from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.domain.names import CONTEXT_QUEUE, WORKFLOWS_QUEUE
+from waystation.domain.spans import PROVIDERS
 from waystation.files import private_folder
-from waystation.ports import Meter
-from waystation.settings import Settings, unknown_variables
+from waystation.imports import loading
+from waystation.ports import Meter, Redactor, TraceSource
+from waystation.settings import Settings, TraceTarget, trace_target, unknown_variables
 from waystation.stores import data_converter, opened_store, require_key_of
 from workers.health import Gauge, Health, address_of, sampled, served_health
 from workers.outside import opened_notices
@@ -47,7 +52,7 @@ async def running_workers(settings: Settings) -> AsyncGenerator[Client]:
         BadInput: a queue or an address that cannot be served; another process has the embedded memory open.
         MemoryUnavailable, StoreError: memory or store cannot be opened.
     """
-    queues = served_queues(settings)
+    queues, traces = served_queues(settings), trace_target()
     runtime = _runtime(settings)
     meter = TemporalMeter(runtime.metric_meter)
     target = find_target(settings.run_file, settings.temporal_ui)
@@ -57,7 +62,9 @@ async def running_workers(settings: Settings) -> AsyncGenerator[Client]:
         store = await stack.enter_async_context(aclosing(await opened_store(settings)))
         await require_key_of(store, settings)
         notices = await stack.enter_async_context(opened_notices(settings, target))
-        shop = Workshop(client, store, settings, sandboxed(), await ensure_search_attributes(client), notices)
+        attributes = await ensure_search_attributes(client)
+        attempts = [await stack.enter_async_context(_attempts())] if traces is not None else []
+        shop = Workshop(client, store, settings, sandboxed(), attributes, notices, attempts)
         workers = [workflows_worker(shop)] if WORKFLOWS_QUEUE in queues else []
         parts: Parts | None = None
         if with_parts := sorted(queues & WORKER_WITH_PARTS.keys()):
@@ -76,10 +83,38 @@ async def running_workers(settings: Settings) -> AsyncGenerator[Client]:
 
                 await parts.archive.drain()
                 await stack.enter_async_context(draining(parts.archive))
+                if traces is not None:
+                    await stack.enter_async_context(_fed(traces, settings, store, parts.redactor))
         if WORKFLOWS_QUEUE in queues and settings.retention_days is not None:
             await keep_retention(client, await store.store_id())
         await stack.enter_async_context(polling(workers))
         yield client
+
+
+@asynccontextmanager
+async def _attempts() -> AsyncGenerator[Interceptor]:
+    """Spans of attempts at activities."""
+    with loading():
+        from waystation.adapters.traces import trace_resource, traced_attempts  # noqa: PLC0415  it loads the SDK
+
+    async with traced_attempts(trace_resource()) as attempts:
+        yield attempts
+
+
+@asynccontextmanager
+async def _fed(target: TraceTarget, settings: Settings, store: TraceSource, redactor: Redactor) -> AsyncGenerator[None]:
+    """The spans of tasks, from those workers that redact: what was said may be asked for."""
+    from waystation.adapters.traces import SpanMaker, TraceFeed, fed, span_exporter, trace_resource  # noqa: PLC0415
+
+    async with AsyncExitStack() as stack:
+        exporter = span_exporter()
+        stack.callback(exporter.shutdown)
+        holder = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
+        named = {name: PROVIDERS[endpoint.kind] for name, endpoint in settings.named_endpoints.items()}
+        asked = redactor if target.said else None
+        feed = TraceFeed(store, exporter, SpanMaker(trace_resource()), holder, named, asked)
+        await stack.enter_async_context(fed(feed))
+        yield
 
 
 def _runtime(settings: Settings) -> Runtime:

@@ -1,9 +1,4 @@
-"""A task: plan, steps in parallel, report. Pauses hold nothing; a long life continues as new between two moves.
-
-The agents of a task that are at work: each driven by a coroutine of its own.
-
-How a task begins that does not begin from nothing: a finished one goes on, a forked one takes over what is done.
-"""
+"""A task: plan, steps in parallel, report. Pauses hold nothing; a long life continues as new between two moves."""
 
 import asyncio
 

@@ -135,12 +135,12 @@ async def test_a_database_that_is_behind_is_refused_until_it_is_migrated(
     postgres.run("ALTER TABLE intents DROP COLUMN worst_case_micro_usd", name_of(postgres_url))
     postgres.run("ALTER TABLE passages DROP COLUMN gone_at, DROP COLUMN refused_at", name_of(postgres_url))
     postgres.run(
-        "ALTER TABLE charges DROP COLUMN searches, DROP COLUMN estimated, DROP COLUMN answered_by",
+        "ALTER TABLE charges DROP COLUMN searches, DROP COLUMN estimated, DROP COLUMN answered_by, DROP COLUMN stop",
         name_of(postgres_url),
     )
     postgres.run("ALTER TABLE tasks DROP COLUMN ended_at, DROP COLUMN forgotten_at", name_of(postgres_url))
     postgres.run("ALTER TABLE documents DROP COLUMN source, DROP COLUMN removed", name_of(postgres_url))
-    later = "vault, vault_sessions, plan_revisions, text_owners, slow_texts, events, event_heads"
+    later = "vault, vault_sessions, plan_revisions, text_owners, slow_texts, events, event_heads, trace_places"
     postgres.run(f"DROP TABLE {later}", name_of(postgres_url))
     postgres.run("UPDATE alembic_version SET version_num = '0001'", name_of(postgres_url))
     with pytest.raises(

@@ -73,9 +73,9 @@ TAKEN_AWAY = {
     "the mark and the id": [CLEARED, "UPDATE identity SET store_id = 'another'"],
     "the mark, by a second upgrade": [
         "UPDATE identity SET store_id = 'another'",
-        *(f"DROP TABLE {table}" for table in ("slow_texts", "events", "event_heads")),
+        *(f"DROP TABLE {table}" for table in ("slow_texts", "events", "event_heads", "trace_places")),
         *(f"ALTER TABLE {table} DROP COLUMN proof" for table in ("vault_sessions", "text_owners", "runs")),
-        *(f"ALTER TABLE charges DROP COLUMN {column}" for column in ("estimated", "answered_by")),
+        *(f"ALTER TABLE charges DROP COLUMN {column}" for column in ("estimated", "answered_by", "stop")),
         "UPDATE alembic_version SET version_num = '0012'",
     ],
     "the row, for another": [

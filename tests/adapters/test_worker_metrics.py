@@ -1,6 +1,7 @@
 """Metrics as Prometheus scrapes them, after real work on a real server."""
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 import aiohttp
 import pytest
+from temporalio.client import Client
 from temporalio.envconfig import ClientConfigProfile
 
 from tests.crew import CREW_PLAN, ROOMY, Call, Crew, terms, tight
@@ -30,7 +32,19 @@ from workers.parts import Parts
 
 _SAMPLE = re.compile(r"^(?P<name>waystation_\w+)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
+_METRIC = re.compile(r"\b(?:waystation|temporal)_\w+")
 PRICED = "claude-sonnet-5-5"
+DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana" / "waystation.json"
+COMPACTED = CompactionOutcome(
+    compaction_id="4711",
+    status=Status.COMPRESSED,
+    strategy="window",
+    tokens_before=9_000,
+    tokens_after=2_000,
+    covered=7,
+    passages=3,
+    totals=RunTotals(),
+)
 
 
 class Sample(NamedTuple):
@@ -115,6 +129,31 @@ async def test_what_is_scraped_after_a_task_is_what_the_store_has_charged(tmp_pa
     assert TASK_ID.removeprefix("task-") not in text
 
 
+async def test_a_dashboard_asks_for_metrics_that_there_are(tmp_path: Path) -> None:
+    board = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    asked = [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
+    names = {name for expression in asked for name in _METRIC.findall(expression)}
+    assert len([name for name in names if name.startswith("waystation_")]) == 11, "all of ours"
+
+    scraped = Scraped()
+    priced = terms().model_copy(update={"agent": ROOMY.model_copy(update={"model": PRICED})})
+    async with dev_server() as server, opened_parts(tmp_path, PlainRedactor({}), Crew(), scraped.meter) as parts:
+        address = server.service_client.config.target_host
+        client = await Client.connect(address, data_converter=server.data_converter, runtime=scraped.runtime)
+        async with working(client, parts):
+            counter = Counter(client, parts.store)
+            await counter.submit(under=priced)
+            await counter.task().result()
+        scraped.meter.compacted(COMPACTED)
+        scraped.meter.redacted(Place.SUMMARY, 5)
+        scraped.meter.passages_waiting(12)
+        scraped.meter.tasks_paused(2)
+        scraped.meter.not_sampled("paused_tasks")
+        shown = {line.partition("{")[0].partition(" ")[0] for line in (await scraped.scrape()).splitlines()}
+    assert names - shown == set()
+    assert {"${datasource}"} == {panel["datasource"]["uid"] for panel in board["panels"] if "datasource" in panel}
+
+
 async def test_a_paused_task_is_counted_while_it_waits(tmp_path: Path) -> None:
     async with at_work(tmp_path, Crew(), Scraped()) as (counter, _):
         address = counter.client.service_client.config.target_host
@@ -131,18 +170,8 @@ async def test_a_paused_task_is_counted_while_it_waits(tmp_path: Path) -> None:
 
 async def test_what_else_is_counted_carries_no_ids() -> None:
     scraped = Scraped()
-    outcome = CompactionOutcome(
-        compaction_id="4711",
-        status=Status.COMPRESSED,
-        strategy="window",
-        tokens_before=9_000,
-        tokens_after=2_000,
-        covered=7,
-        passages=3,
-        totals=RunTotals(),
-    )
-    scraped.meter.compacted(outcome)
-    scraped.meter.compacted(outcome.model_copy(update={"status": Status.CANNOT_FIT}))
+    scraped.meter.compacted(COMPACTED)
+    scraped.meter.compacted(COMPACTED.model_copy(update={"status": Status.CANNOT_FIT}))
     scraped.meter.redacted(Place.SUMMARY, 5)
     scraped.meter.passages_waiting(12)
     scraped.meter.tasks_paused(2)

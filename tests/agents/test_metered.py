@@ -20,18 +20,23 @@ from waystation.domain.budget import Usage
 from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable, RedactionFailed
 from waystation.domain.models import PRICES
 from waystation.domain.privacy import Place
-from waystation.domain.transcript import Block, Text, Thinking, user_text
-from waystation.ports import ModelReply, ModelRequest
+from waystation.domain.transcript import Block, Charge, Text, Thinking, user_text
+from waystation.ports import ModelReply, ModelRequest, StopReason
 from waystation.testing import ScriptedModel, scripted_reply
 
 
-async def ask(office: Office, model: ScriptedModel) -> None:
+async def ask(office: Office, model: ScriptedModel) -> Charge:
     office.model = model
     fence = (await office.site()).fence
     request = ModelRequest(model="claude-opus-5-5", system="", messages=(user_text("m1", "Why?"),), max_output=10)
     call = await office.metered.fitted(request, Limit(tokens=100_000), floor=10, prices=PRICES)
     assert isinstance(call, Affordable)
-    await office.metered.ask(fence, CallKey("turn", "1"), call)
+    return (await office.metered.ask(fence, CallKey("turn", "1"), call))[1]
+
+
+async def test_why_a_reply_ended_is_kept_with_its_charge(office: Office) -> None:
+    charge = await ask(office, ScriptedModel([scripted_reply(stop=StopReason.MAX_TOKENS)]))
+    assert charge.stop == "max_tokens"
 
 
 async def test_an_answered_call_is_counted_with_the_charge_that_the_store_will_get(office: Office) -> None:

@@ -88,6 +88,7 @@ COLUMNS = {
             ("input", "cache_write", "cache_read", "output", "searches", "estimated", "cost_micro_usd"), SPENT
         ),
         "answered_by": "who answered, for the bill. " + SPENT,
+        "stop": "why a reply ended, which spans tell and nothing decides by",
         "at": MOMENT,
     },
     "intents": {
@@ -127,6 +128,13 @@ COLUMNS = {
         "at": MOMENT,
     },
     "event_heads": {"tenant": KEY, "number": COUNT},
+    "trace_places": {
+        "tenant": KEY,
+        "since": COUNT,
+        "sent": COUNT,
+        "holder": "which process sends spans: another one makes spans be late, or go out twice under the same ids",
+        "held_until": MOMENT,
+    },
     "vault": {
         "tenant": KEY,
         "placeholder": KEY,

@@ -131,7 +131,8 @@ class MeteredModel:
         """
         books = Books(self.store, self.clock, self.meter, self.tell)
         priced = PricedCall(call.request.model, call.worst_case, call.prices, call.day)
-        return await books.charged(fence, key, priced, lambda: self._answer(call))
+        reply, charge = await books.charged(fence, key, priced, lambda: self._answer(call))
+        return reply, charge.model_copy(update={"stop": reply.stop.value})
 
     async def _answer(self, call: Affordable) -> ModelReply:
         """The reply; what its endpoint did not report is reckoned with what it can have been at most."""

@@ -6,12 +6,11 @@ What other users of this machine can reach of us, as `waystation doctor` tells i
 import asyncio
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, aclosing
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
-from textwrap import wrap
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -31,7 +30,7 @@ from waystation.adapters.temporal.connect import (
 )
 from waystation.adapters.temporal.dev_server import find_temporal
 from waystation.adapters.temporal.tasks import TemporalTasks
-from waystation.agents.probe import PROBE_CALLS, PROBE_TOKENS, Fit, Probe, Probed, ProbeLine
+from waystation.agents.probe import PROBE_CALLS, PROBE_TOKENS, Probe, Probed, ProbeLine
 from waystation.children import Child, ChildFailed
 from waystation.cli.console import (
     OK,
@@ -45,6 +44,7 @@ from waystation.cli.console import (
     say,
 )
 from waystation.cli.options import JsonOption
+from waystation.cli.render_context import probe_table
 from waystation.client import Client
 from waystation.domain.details import counted
 from waystation.domain.endpoints import Capabilities, ModelEndpoint
@@ -55,12 +55,11 @@ from waystation.domain.roles import step_roles
 from waystation.domain.value import Value
 from waystation.files import open_to_others
 from waystation.ports import ChatModel
-from waystation.settings import Settings, unknown_variables
+from waystation.settings import Settings, trace_target, unknown_variables
 from waystation.settings_text import CONFIG_NAME, write_table
 from waystation.stores import opened_store, payload_codec, require_key_of
 
 NAMED_PATHS = 3
-TABLE_COLUMNS = 80
 
 
 def open_paths(settings: Settings) -> tuple[Path, ...]:
@@ -217,26 +216,6 @@ async def _asked(
         return await Probe(asked, located(model).model).run(overflow)
 
 
-FIT_MARKS: Mapping[Fit, str] = {
-    "fits": "ok",
-    "worked around": "around",
-    "will not work": "FAIL",
-    "not asked": "--",
-}
-
-
-def probe_table(probed: Probed) -> Iterator[str]:
-    """What was found, in lines of at most 80 columns."""
-    yield from wrap(f"{probed.model} at {probed.endpoint}", TABLE_COLUMNS)
-    for line in probed.lines:
-        head = f"{FIT_MARKS[line.fit]:<7}{line.name:<15}"
-        yield from wrap(line.finding, TABLE_COLUMNS, initial_indent=head, subsequent_indent=" " * len(head))
-    yield from wrap(
-        f"No task can run there: {cause}." if (cause := probed.capabilities.unfit) else "Tasks can run there.",
-        TABLE_COLUMNS,
-    )
-
-
 async def _checks(settings: Settings) -> tuple[Check, ...]:
     local = (
         _variables(),
@@ -250,7 +229,8 @@ async def _checks(settings: Settings) -> tuple[Check, ...]:
         await _outbox(settings),
         await _payloads(settings),
     )
-    return (*local, _model(settings), _webhook(settings), *await _server(settings), _neighbours(settings))
+    told = (_model(settings), _webhook(settings), _traces())
+    return (*local, *told, *await _server(settings), _neighbours(settings))
 
 
 def _variables() -> Check:
@@ -405,6 +385,18 @@ def _webhook(settings: Settings) -> Check:
     """Nothing is posted: it would be read by people."""
     finding = "nobody is told of budget requests and ended tasks: set WAYSTATION_WEBHOOK or WAYSTATION_NOTIFY"
     return Check(name="notices", ok=settings.tells, finding=settings.told_by or finding, needed=False)
+
+
+def _traces() -> Check:
+    """Whether workers with this environment send spans. Nothing is sent."""
+    try:
+        target = trace_target()
+    except BadInput as error:
+        return Check(name="traces", ok=False, finding=str(error))
+    if target is None:
+        return Check(name="traces", ok=False, finding="off: set OTEL_EXPORTER_OTLP_ENDPOINT on workers", needed=False)
+    said = "what was said, redacted" if target.said else "no word of what was said"
+    return Check(name="traces", ok=True, finding=f"spans go to {target.place} by OTLP, with {said}", needed=False)
 
 
 async def _server(settings: Settings) -> tuple[Check, ...]:

@@ -1,14 +1,12 @@
-"""An agent's next request, and its log, as text.
-
-An agent's next request as text: a table of its layers, and what the numbers are of.
-
-A transcript's log as text: its messages in order, and at their places the compactions over them.
+"""An agent's next request as a table of its layers; its log, with compactions in place; what its endpoint can do.
 
 What is said of a restored text, beside it: numbers only.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
 
+from waystation.agents.probe import Fit, Probed
 from waystation.cli.render import SHORT_ID, message_text
 from waystation.client.context import AgentContext
 from waystation.domain.compaction.audit import ShownCompaction, ShownMessage, ShownTranscript
@@ -131,3 +129,24 @@ def said_of(restored: WithOriginals) -> str:
 
 def _placeholders(count: int) -> str:
     return "1 placeholder" if count == 1 else f"{count} placeholders"
+
+
+TABLE_COLUMNS = 80
+FIT_MARKS: Mapping[Fit, str] = {
+    "fits": "ok",
+    "worked around": "around",
+    "will not work": "FAIL",
+    "not asked": "--",
+}
+
+
+def probe_table(probed: Probed) -> Iterator[str]:
+    """What was found, in lines of at most 80 columns."""
+    yield from wrap(f"{probed.model} at {probed.endpoint}", TABLE_COLUMNS)
+    for line in probed.lines:
+        head = f"{FIT_MARKS[line.fit]:<7}{line.name:<15}"
+        yield from wrap(line.finding, TABLE_COLUMNS, initial_indent=head, subsequent_indent=" " * len(head))
+    yield from wrap(
+        f"No task can run there: {cause}." if (cause := probed.capabilities.unfit) else "Tasks can run there.",
+        TABLE_COLUMNS,
+    )

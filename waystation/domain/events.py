@@ -1,5 +1,10 @@
-"""Events: what happened to tasks, numbered by the store in the order of its commits. References, no text."""
+"""Events: what happened to tasks, numbered by the store in the order of its commits. References, no text.
 
+What they tell of an agent's legs, and of the model calls that were answered.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
@@ -123,3 +128,81 @@ def entered(entry: AuditEntry) -> Happening:
         case Resolution():
             told = Happening(kind="resolved", agent=entry.agent)
     return told.model_copy(update={"reference": entry_id(entry)})
+
+
+@dataclass(frozen=True)
+class Leg:
+    """A stretch of an agent's events that ends with a leg's end, or the task's."""
+
+    agent: str
+    ordinal: int
+    """Among the agent's stretches with a leg, from 1."""
+    before: tuple[TaskEvent, ...]
+    """Since the leg before: its context was made smaller, people answered."""
+    at_work: tuple[TaskEvent, ...]
+    """From when the leg was taken; none where there was none."""
+    closed: TaskEvent | None
+    """Its end, or the task's; None while it is at work."""
+
+    @property
+    def number(self) -> int:
+        """Of the event that it began with; 0 where there was no leg."""
+        return self.at_work[0].number if self.at_work else 0
+
+    @property
+    def last(self) -> TaskEvent:
+        """The event that its span ends at: what the task's end closes, has ended before."""
+        return self.closed if self.closed is not None and self.closed.kind == "left" else self.at_work[-1]
+
+
+def legs_of(agent: str, events: Sequence[TaskEvent]) -> Iterator[Leg]:
+    """The agent's stretches, in order."""
+    stretch: list[TaskEvent] = []
+    ordinal = 1
+    for event in events:
+        if event.kind == "ended" or event.agent == agent:
+            stretch.append(event)
+        if event.kind == "ended" or (event.agent == agent and event.kind == "left"):
+            leg = _leg(agent, ordinal, stretch, event)
+            yield leg
+            stretch, ordinal = [], ordinal + bool(leg.at_work)
+    yield _leg(agent, ordinal, stretch, None)
+
+
+def _leg(agent: str, ordinal: int, stretch: Sequence[TaskEvent], closed: TaskEvent | None) -> Leg:
+    own = [event for event in stretch if event.agent == agent]
+    worked = next((place for place, event in enumerate(own) if _is_work(event)), len(own))
+    begun = max((place for place in range(worked) if own[place].kind == "taken"), default=worked)
+    at_work = own[begun:] if worked < len(own) else []
+    return Leg(agent, ordinal, tuple(own[: len(own) - len(at_work)]), tuple(at_work), closed)
+
+
+def _is_work(event: TaskEvent) -> bool:
+    """Whether only a leg does it. Condensers and people's edits take a run over, too."""
+    turn = event.reference if event.kind == "called" else event.detail if event.kind == "replied" else ""
+    return event.kind in {"given", "noted", "delivered", "left"} or turn.partition("-")[0] in {"turn", "search"}
+
+
+@dataclass(frozen=True)
+class AnsweredCall:
+    """A model call that was answered."""
+
+    event: TaskEvent
+    key: str
+    began: datetime
+    attempts: int
+    """How often it was announced: one more than got no answer."""
+
+
+def calls_of(events: Sequence[TaskEvent]) -> Iterator[AnsweredCall]:
+    """Of one agent run, in the order of their answers. Those of a kind are made one after the other."""
+    asked: dict[str, list[TaskEvent]] = {}
+    newest: dict[str, str] = {}
+    for event in events:
+        if event.kind == "called":
+            asked.setdefault(event.reference, []).append(event)
+            newest[event.reference.partition("-")[0]] = event.reference
+        elif event.kind in {"replied", "charged"}:
+            key = event.reference if event.kind == "charged" else newest.get(event.detail, event.reference)
+            times = asked.get(key, [event])
+            yield AnsweredCall(event, key, times[-1].at, len(times))

@@ -260,6 +260,10 @@ class Transcript(Value):
             own.append(block)
         return Message(id=self.next_id, role="assistant", blocks=tuple(own), said_by=said_by)
 
+    def place_of(self, message_id: str) -> int | None:
+        """Where a message stands, from 0; None where there is none of that id."""
+        return next((place for place, message in enumerate(self.messages) if message.id == message_id), None)
+
     def with_message(self, message: Message) -> "Transcript":
         """One commit further."""
         return self.model_copy(update={"messages": (*self.messages, message), "version": self.version + 1})
@@ -303,3 +307,5 @@ class Charge(Value):
     at: datetime
     answered_by: str = ""
     """The model that the reply names, where it is another than was asked for."""
+    stop: str = ""
+    """Why the reply ended, in the provider's word; empty for searches, and in charges of earlier releases."""

@@ -32,6 +32,7 @@ from waystation.ports.store import (
     Outside,
     SlowTexts,
     Store,
+    TraceSource,
 )
 from waystation.ports.tools import PageReader, TableEngine, ToolServers, WebPages, WebSearch
 
@@ -64,6 +65,7 @@ __all__ = [
     "TableEngine",
     "ToolServers",
     "ToolSpec",
+    "TraceSource",
     "Vault",
     "WebPages",
     "WebSearch",

@@ -4,7 +4,7 @@ Every read of content names who asks; what is not theirs is answered as what is 
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from waystation.domain.budget import RunTotals
@@ -29,6 +29,7 @@ from waystation.domain.task import (
     TaskRow,
     Telling,
 )
+from waystation.domain.traces import TracedTask, TracePlace
 from waystation.domain.transcript import Charge, Fence, Intent, Message, Record, Transcript
 from waystation.domain.work import Deliverable, Note
 
@@ -357,6 +358,32 @@ class Store(DocumentStore, Protocol):
 
         Passages that had it wait again, so that memory gets them as they are now. Raises WrongStore, WrongKey.
         """
+        ...
+
+
+class TraceSource(Protocol):
+    """What spans are made of, and how far they were sent. Safe to repeat."""
+
+    async def hold_traces(self, holder: str, lease: timedelta) -> bool:
+        """Whether this process is the one that sends spans, for so long from now on. Raises StoreError."""
+        ...
+
+    async def unsent_traces(self, limit: int) -> tuple[TracePlace, ...]:
+        """Of each tenant that has any the next events, so many at most. Raises StoreError."""
+        ...
+
+    async def traced_task(self, place: TracePlace, task_id: str) -> tuple[TracedTask, int] | None:
+        """What the task's trace is made of, but for its transcripts; and up to which number its spans went out. None:
+        there is no such task of the tenant. Raises StoreError.
+        """
+        ...
+
+    async def load(self, run_id: str, reader: Reader) -> Transcript:
+        """As a `Store` has it."""
+        ...
+
+    async def traces_sent(self, place: TracePlace) -> None:
+        """Everything of the place has gone out. Raises StoreError."""
         ...
 
 

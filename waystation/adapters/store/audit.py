@@ -2,18 +2,30 @@
 
 New versions of a task's documents: put in place in one transaction with their entry in the audit trail, where the
 versions before stay named, so that they are kept, forgotten and erased with the task.
+
+Events of tenants, how far each tenant's have gone out as spans, and which process sends them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 
 from pydantic import TypeAdapter
-from sqlalchemy import Select, select, update
+from sqlalchemy import Select, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import StorePart, add_once, batches, bodies, owned, reading, writing
-from waystation.adapters.store.schema import audit, documents, event_heads, task_events, tasks
+from waystation.adapters.store.schema import (
+    audit,
+    charges,
+    documents,
+    event_heads,
+    runs,
+    task_events,
+    tasks,
+    trace_places,
+)
 from waystation.adapters.store.seals import bound
-from waystation.adapters.store.tasks import require_task, unknown_task
+from waystation.adapters.store.tasks import charge_of, require_task, unknown_task
 from waystation.adapters.store.texts import add_documents, document_row, documents_of
 from waystation.domain.documents import (
     Document,
@@ -28,7 +40,9 @@ from waystation.domain.events import EventPage, TaskEvent, entered
 from waystation.domain.foreign import ToolDefinition
 from waystation.domain.ownership import Installation, OfTenant, Reader
 from waystation.domain.signals import TOLD, UPDATED, entry_id
-from waystation.domain.task import AuditEntry, Telling, short_hash
+from waystation.domain.task import AuditEntry, TaskTerms, Telling, short_hash
+from waystation.domain.traces import TracedRun, TracedTask, TracePlace, touched
+from waystation.domain.transcript import Transcript
 
 DEFINED = "tool-"
 """The ids begin so of what tools of others were like at first, which are no decisions of anybody."""
@@ -121,6 +135,93 @@ class SqlEvents(StorePart):
         """The number of the tenant's newest event; 0 before the first."""
         newest = select(event_heads.c.number).where(event_heads.c.tenant == reader.tenant)
         return (await connection.execute(newest)).scalar_one_or_none() or 0
+
+
+_NOBODY = ""
+"""In the place of a tenant: the row that says who sends spans."""
+
+
+class SqlTraces(StorePart):
+    """What spans are made of, and how far they were sent."""
+
+    @writing
+    async def hold_traces(self, connection: AsyncConnection, holder: str, lease: timedelta) -> bool:
+        """Whether this process is the one that sends spans, for so long from now on.
+
+        The first that ever asks has spans begin there: what happened before is sent only with what happens next.
+        """
+        if await add_once(connection, trace_places, {"tenant": _NOBODY, "since": 0, "sent": 0}):
+            heads = (await connection.execute(select(event_heads.c.tenant, event_heads.c.number))).all()
+            if begun := [{"tenant": tenant, "since": number, "sent": number} for tenant, number in heads]:
+                await connection.execute(insert(trace_places), begun)
+        now, held = self._clock(), trace_places.c.held_until
+        free = or_(trace_places.c.holder == holder, held.is_(None), held < now)
+        taken = update(trace_places).where(trace_places.c.tenant == _NOBODY, free)
+        return (await connection.execute(taken.values(holder=holder, held_until=now + lease))).rowcount == 1
+
+    @reading
+    async def unsent_traces(self, connection: AsyncConnection, limit: int) -> tuple[TracePlace, ...]:
+        """Of each tenant that has any the next events, so many at most."""
+        since, sent = func.coalesce(trace_places.c.since, 0), func.coalesce(trace_places.c.sent, 0)
+        joined = select(event_heads.c.tenant, since, sent).join(
+            trace_places, trace_places.c.tenant == event_heads.c.tenant, isouter=True
+        )
+        places: list[TracePlace] = []
+        for tenant, begun, gone in (await connection.execute(joined.where(event_heads.c.number > sent))).all():
+            later = select(task_events.c.number, task_events.c.task_id).where(
+                task_events.c.tenant == tenant, task_events.c.number > gone
+            )
+            page = (await connection.execute(later.order_by(task_events.c.number).limit(limit))).all()
+            if page:
+                tasks_of_page = tuple(dict.fromkeys(row.task_id for row in page))
+                upto = page[-1].number
+                places.append(TracePlace(tenant=tenant, since=begun, sent=gone, upto=upto, tasks=tasks_of_page))
+        return tuple(places)
+
+    @reading
+    async def traced_task(
+        self, connection: AsyncConnection, place: TracePlace, task_id: str
+    ) -> tuple[TracedTask, int] | None:
+        """What the task's trace is made of, but for the transcripts, which are empty here; and which of its spans went
+        out before: those of events up to this number. None: there is no such task of the tenant.
+        """
+        reader = OfTenant(tenant=place.tenant)
+        own = select(tasks.c.session, tasks.c.terms).where(tasks.c.task_id == task_id, owned(tasks, reader))
+        if (row := (await connection.execute(own)).one_or_none()) is None:
+            return None
+        mine = (task_events.c.tenant == place.tenant, task_events.c.task_id == task_id)
+        told = select(task_events).where(*mine, task_events.c.number <= place.upto).order_by(task_events.c.number)
+        events = tuple(TaskEvent.model_validate(one) for one in (await connection.execute(told)).mappings())
+        after = place.gone(events)
+        task = TracedTask(
+            task_id=task_id,
+            tenant=place.tenant,
+            session=row.session,
+            model=TaskTerms.model_validate_json(row.terms).agent.model,
+            events=events,
+            runs=await _runs(connection, task_id, touched(events, after)),
+            definitions=tuple((await _defined(connection, task_id)).values()),
+        )
+        return task, after
+
+    @writing
+    async def traces_sent(self, connection: AsyncConnection, place: TracePlace) -> None:
+        """Everything of the place has gone out."""
+        row = {"tenant": place.tenant, "since": place.since, "sent": place.upto}
+        if not await add_once(connection, trace_places, row):
+            moved = update(trace_places).where(trace_places.c.tenant == place.tenant, trace_places.c.sent < place.upto)
+            await connection.execute(moved.values(sent=place.upto))
+
+
+async def _runs(connection: AsyncConnection, task_id: str, agents: frozenset[str]) -> Mapping[str, TracedRun]:
+    chosen = select(runs.c.run_id, runs.c.step_id, runs.c.role, runs.c.proof).where(runs.c.task_id == task_id)
+    found: dict[str, TracedRun] = {}
+    for row in (await connection.execute(chosen)).all():
+        if row.step_id in agents:
+            paid = select(charges).where(charges.c.run_id == row.run_id).order_by(charges.c.ordinal)
+            own = tuple(charge_of(one) for one in (await connection.execute(paid)).mappings())
+            found[row.step_id] = TracedRun(role=row.role, transcript=Transcript(run_id=row.run_id), charges=own)
+    return found
 
 
 class SqlUpdates(StorePart):

@@ -22,7 +22,7 @@ from sqlalchemy import (
 
 from waystation.adapters.store.seals import SealedBytes, SealedProof, SealedString, SealedText
 
-REVISION = "0015"
+REVISION = "0016"
 """Revisions are numbers of four digits, so that an older program can tell that a database is newer."""
 
 metadata = MetaData(
@@ -240,6 +240,7 @@ charges = Table(
     Column("searches", BigInteger, nullable=False, server_default="0"),
     Column("estimated", BigInteger, nullable=False, server_default="0"),
     Column("answered_by", String, nullable=False, server_default=""),
+    Column("stop", String, nullable=False, server_default=""),
     Column("cost_micro_usd", BigInteger),
     Column("at", UtcDateTime, nullable=False),
     UniqueConstraint("run_id", "key"),
@@ -335,6 +336,18 @@ event_heads = Table(
     metadata,
     Column("tenant", String, primary_key=True),
     Column("number", BigInteger, nullable=False),
+)
+
+# How far the events of each tenant have gone out as spans. The row without a tenant says who sends, and until when.
+trace_places = Table(
+    "trace_places",
+    metadata,
+    Column("tenant", String, primary_key=True),
+    # The newest event when spans were first sent. Of tasks from before, everything is sent with their next event.
+    Column("since", BigInteger, nullable=False),
+    Column("sent", BigInteger, nullable=False),
+    Column("holder", String, nullable=False, server_default=""),
+    Column("held_until", UtcDateTime),
 )
 
 # What placeholders stand for. The tenant is the same hash as everywhere; the original is sealed.

@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, LargeBinary, Text, func, select, type_coer
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.audit import SqlAudit, SqlEvents, SqlUpdates
+from waystation.adapters.store.audit import SqlAudit, SqlEvents, SqlTraces, SqlUpdates
 from waystation.adapters.store.engine import Database, parsed_url, reading, to_its_end, translated, writing
 from waystation.adapters.store.outbox import SqlOutbox, SqlResultOutbox
 from waystation.adapters.store.persons import SqlPersons
@@ -56,6 +56,7 @@ class SqlStore(
     SqlPlans,
     SqlAudit,
     SqlEvents,
+    SqlTraces,
     SqlUpdates,
     SqlBills,
     SqlForgetting,

@@ -218,8 +218,12 @@ class SqlBills(StorePart):
 
 
 def _paid(row: RowMapping) -> Paid:
-    charge = Charge.model_validate({**row, "usage": Usage.model_validate(row)})
-    return Paid(agent=_agent(row), charge=charge)
+    return Paid(agent=_agent(row), charge=charge_of(row))
+
+
+def charge_of(row: RowMapping) -> Charge:
+    """The charge of a row of its table."""
+    return Charge.model_validate({**row, "usage": Usage.model_validate(row)})
 
 
 def _unanswered(row: RowMapping) -> Unanswered:

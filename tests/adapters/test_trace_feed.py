@@ -1,0 +1,188 @@
+"""Spans on their way from the store to a receiver: in its order, under their ids, by one process at a time."""
+
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from tests.adapters.test_store_events import registered, taken
+from tests.otlp_receiver import Received, Receiver, receiving
+from tests.store_contract.values import charge, intent, question, reply
+from waystation.adapters.store.sql_store import SqlStore
+from waystation.adapters.traces import SpanMaker, TraceFeed, fed, span_exporter, trace_resource
+from waystation.domain.errors import RedactionFailed
+from waystation.domain.leg import Finished, Standing
+from waystation.domain.privacy import Place, Redacted
+from waystation.domain.spans import span_id_of
+from waystation.ports import Redactor
+from waystation.testing import PlainRedactor
+
+OVER = Finished(standing=Standing.model_validate({"totals": {}}))
+
+
+@pytest.fixture
+def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+    with receiving() as opened:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", opened.url)
+        yield opened
+
+
+def feed_of(
+    store: SqlStore, holder: str = "one", redactor: Redactor | None = None, exporter: SpanExporter | None = None
+) -> TraceFeed:
+    return TraceFeed(store, exporter or span_exporter(), SpanMaker(trace_resource()), holder, {}, redactor)
+
+
+async def begun(store: SqlStore, name: str = "first") -> str:
+    task = await registered(store, name)
+    await store.admit(task.ref.task_id, "Sky")
+    return task.ref.task_id
+
+
+async def worked(store: SqlStore, name: str = "first", turns: int = 2) -> str:
+    """A task whose agent has done a leg of so many turns."""
+    task = await registered(store, name)
+    fence = await taken(store, task)
+    await store.commit_message(fence, 0, question(0))
+    for turn in range(turns):
+        await store.record_intent(fence, intent(f"turn-{turn}"))
+        await store.commit_reply(fence, 2 * turn + 1, reply(turn), charge(f"turn-{turn}"))
+        await store.commit_message(fence, 2 * turn + 2, question(turn + 1))
+    await store.commit_outcome(fence, 1, OVER)
+    return task.ref.task_id
+
+
+def names(spans: Sequence[Received]) -> list[str]:
+    return [span.name for span in spans]
+
+
+async def test_what_is_committed_goes_out_once_and_in_order(store: SqlStore, receiver: Receiver) -> None:
+    feed = feed_of(store)
+    await feed.send()
+    await begun(store)
+    await feed.send()
+    assert names(receiver.spans) == ["invoke_workflow task"]
+    await worked(store)
+    for _ in range(3):
+        await feed.send()
+    assert names(receiver.spans) == ["invoke_workflow task", "chat model", "chat model", "invoke_agent research-1"]
+    assert receiver.spans[0].resource["service.name"] == "waystation"
+
+
+async def test_a_crash_between_sending_and_keeping_how_far_sends_the_same_ids_again(
+    store: SqlStore, receiver: Receiver
+) -> None:
+    await feed_of(store).send()
+    await worked(store)
+    crashing = feed_of(store)
+
+    class Crashed(SqlStore):
+        async def traces_sent(self, place: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+            raise LookupError
+
+    crashing.store = Crashed(store.database, store._clock, await store.store_id())  # pyright: ignore[reportPrivateUsage]
+    with suppress(LookupError):
+        await crashing.send()
+    first = [(span.name, span.span_id) for span in receiver.spans]
+    assert first
+    await feed_of(store).send()
+    assert [(span.name, span.span_id) for span in receiver.spans] == first * 2
+
+
+async def test_who_cannot_take_spans_now_gets_them_later(
+    store: SqlStore, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Refusing(SpanExporter):
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            return SpanExportResult.FAILURE
+
+    await feed_of(store).send()
+    await worked(store)
+    away = feed_of(store, exporter=Refusing())
+    for _ in range(3):
+        await away.send()
+    assert [record.message for record in caplog.records] == ["nobody takes our spans: they are sent when somebody does"]
+    away.exporter = span_exporter()
+    await away.send()
+    assert len(receiver.spans) == 4
+    assert caplog.records[-1].message == "spans go out again"
+
+
+async def test_of_two_processes_one_sends_and_the_other_when_it_is_gone(store: SqlStore, receiver: Receiver) -> None:
+    one, other = feed_of(store, "one"), feed_of(store, "other")
+    await one.send()
+    await worked(store)
+    await other.send()
+    assert not receiver.spans
+    assert await store.hold_traces("one", timedelta(seconds=-1)), "it is killed, and its time passes"
+    await other.send()
+    assert len(receiver.spans) == 4
+
+
+async def test_what_happened_before_goes_out_only_with_what_happens_next(store: SqlStore, receiver: Receiver) -> None:
+    going_on = await begun(store)
+    await begun(store, "over")
+    feed = feed_of(store)
+    await feed.send()
+    assert not receiver.spans
+    await worked(store)
+    await feed.send()
+    assert names(receiver.spans)[0] == "invoke_workflow task", "its parents come, too"
+    assert {str(span.attributes["waystation.task.id"]) for span in receiver.spans} == {going_on}
+
+
+async def test_a_process_that_stops_sends_what_it_committed_last(store: SqlStore, receiver: Receiver) -> None:
+    async with fed(feed_of(store), timedelta(hours=1)):
+        while not await store.hold_traces("one", timedelta(minutes=1)):
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        await worked(store)
+    assert len(receiver.spans) == 4
+
+
+async def test_what_was_said_goes_out_where_it_is_asked_for_and_redacted_alone(
+    store: SqlStore, receiver: Receiver
+) -> None:
+    await feed_of(store).send()
+    await worked(store)
+    await feed_of(store, redactor=PlainRedactor({"Reply": "REPLY", "Question": "QUESTION"})).send()
+    (chat, *_) = [span for span in receiver.spans if span.operation == "chat"]
+    said = json.loads(str(chat.attributes["gen_ai.output.messages"]))
+    assert said == [{"role": "assistant", "parts": [{"type": "text", "content": "REPLY 0 – “so”"}]}]
+    assert not [body for body in receiver.raw if b"Reply" in body or b"Question" in body]
+
+
+class Helpless(PlainRedactor):
+    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+        raise RedactionFailed("it does not answer")
+
+
+async def test_what_cannot_be_redacted_stays_here_and_holds_up_no_span(store: SqlStore, receiver: Receiver) -> None:
+    await feed_of(store).send()
+    await worked(store)
+    await feed_of(store, redactor=Helpless({})).send()
+    (chat, *_) = [span for span in receiver.spans if span.operation == "chat"]
+    assert chat.attributes["waystation.said"] == "not redacted"
+    assert len(receiver.spans) == 4
+    assert not [body for body in receiver.raw if b"Reply" in body or b"Question" in body]
+
+
+async def test_a_trace_is_sampled_whole_by_the_standard_variables(
+    store: SqlStore, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "harbour")
+    await feed_of(store).send()
+    tasks = [await worked(store, f"task {number}") for number in range(12)]
+    await feed_of(store).send()
+    sent = {str(span.attributes["waystation.task.id"]) for span in receiver.spans}
+    assert 0 < len(sent) < len(tasks)
+    assert len(receiver.spans) == 4 * len(sent)
+    assert receiver.spans[0].resource["service.name"] == "harbour"
+    assert {span.span_id for span in receiver.spans if not span.parent} == {span_id_of(task) for task in sent}

@@ -1,0 +1,109 @@
+"""Whether spans are asked for, and where they go: OpenTelemetry's own variables say that."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from waystation.cli.main import run
+from waystation.domain.errors import BadInput
+from waystation.settings import TraceTarget, trace_target
+
+ENDPOINT = "http://collector:4318"
+SAID = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+ASKED = {
+    "an endpoint": {"OTEL_EXPORTER_OTLP_ENDPOINT": ENDPOINT},
+    "an endpoint of traces": {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"{ENDPOINT}/secret/v1/traces"},
+    "with a password": {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://ada:hush@collector:4318/?key=hush"},
+    "said twice": {"OTEL_EXPORTER_OTLP_ENDPOINT": ENDPOINT, "OTEL_TRACES_EXPORTER": "otlp"},
+    "by name of the protocol": {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": ENDPOINT,
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
+        "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf",
+    },
+}
+OFF = {
+    "nothing": {},
+    "none": {"OTEL_EXPORTER_OTLP_ENDPOINT": ENDPOINT, "OTEL_TRACES_EXPORTER": "none"},
+    "the SDK is off": {"OTEL_EXPORTER_OTLP_ENDPOINT": ENDPOINT, "OTEL_SDK_DISABLED": "True"},
+    "a name alone": {"OTEL_SERVICE_NAME": "harbour"},
+    "an empty endpoint": {"OTEL_EXPORTER_OTLP_ENDPOINT": ""},
+    "of metrics": {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": ENDPOINT},
+}
+REFUSED = {
+    "another exporter": {"OTEL_TRACES_EXPORTER": "zipkin"},
+    "another protocol": {"OTEL_EXPORTER_OTLP_ENDPOINT": ENDPOINT, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
+    "no address": {"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:hush"},
+}
+WORKER = "import sys, workers.wiring, workers.parts, waystation.cli.main; print(*sys.modules)"
+
+
+@pytest.fixture(autouse=True)
+def _unset(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+    for given in (*ASKED.values(), *OFF.values(), *REFUSED.values()):
+        for name in given:
+            monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv(SAID, raising=False)
+
+
+def give(monkeypatch: pytest.MonkeyPatch, given: dict[str, str]) -> None:
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize("given", ASKED.values(), ids=ASKED)
+def test_spans_are_asked_for_by_the_standard_variables(monkeypatch: pytest.MonkeyPatch, given: dict[str, str]) -> None:
+    give(monkeypatch, given)
+    assert trace_target() == TraceTarget("http://collector:4318", said=False)
+
+
+def test_an_exporter_without_an_endpoint_is_the_one_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp")
+    assert trace_target() == TraceTarget("http://localhost:4318", said=False)
+
+
+@pytest.mark.parametrize("given", OFF.values(), ids=OFF)
+def test_without_being_asked_nothing_is_sent(monkeypatch: pytest.MonkeyPatch, given: dict[str, str]) -> None:
+    give(monkeypatch, given)
+    assert trace_target() is None
+
+
+@pytest.mark.parametrize("given", REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_done_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch, given: dict[str, str]) -> None:
+    give(monkeypatch, given)
+    with pytest.raises(BadInput, match="OTEL_") as refused:
+        trace_target()
+    assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [("true", True), ("SPAN_ONLY", True), ("false", False), ("EVENT_ONLY", False)]
+)
+def test_words_go_out_only_where_they_are_asked_for(monkeypatch: pytest.MonkeyPatch, value: str, said: bool) -> None:
+    give(monkeypatch, {"OTEL_EXPORTER_OTLP_ENDPOINT": ENDPOINT, SAID: value})
+    target = trace_target()
+    assert target is not None
+    assert target.said is said
+
+
+def test_a_process_that_is_not_asked_for_spans_loads_nothing_that_makes_them() -> None:
+    """The API is loaded by the SDKs of models, and costs nothing without a provider."""
+    done = subprocess.run([sys.executable, "-c", WORKER], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    ours = ("opentelemetry.sdk", "opentelemetry.exporter", "opentelemetry.proto", "waystation.adapters.traces")
+    assert [name for name in loaded if name.startswith((*ours, "temporalio.contrib.opentelemetry"))] == []
+
+
+def test_the_doctor_says_whether_spans_go_out_and_where(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told() -> str:
+        run(["doctor", "--json"])
+        checks = json.loads(capsys.readouterr().out)
+        return next(check["finding"] for check in checks if check["name"] == "traces")
+
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path_factory.mktemp("home")))
+    assert told() == "off: set OTEL_EXPORTER_OTLP_ENDPOINT on workers"
+    give(monkeypatch, {**ASKED["with a password"], "OTEL_EXPORTER_OTLP_HEADERS": "authorization=hush"})
+    assert told() == "spans go to http://collector:4318 by OTLP, with no word of what was said"

@@ -1,0 +1,299 @@
+"""Spans on their way out, by OTLP over HTTP: made of what the store keeps, in the order of its events.
+
+How far they have gone is kept in the store, after they went: whoever crashes in between sends spans again, under the
+ids that they had. OpenTelemetry's SDK reads its own variables; no provider of it becomes the process's, so that nothing
+that others instrumented sends anything, and no call counts twice.
+
+Attempts at activities by Temporal's interceptor, as spans beside ours. Nothing hangs below them: a killed attempt has
+none. Workflows have none either: theirs would last as long as a task, and what they decide is in the store's events.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from json import dumps
+
+from opentelemetry import context as contexts
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.trace import (
+    Link,
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    set_span_in_context,
+)
+from pydantic import BaseModel, JsonValue
+from temporalio import activity
+from temporalio.contrib.opentelemetry import TracingInterceptor
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, WorkflowInterceptorClassInput
+
+from waystation import __version__
+from waystation.domain.errors import BadInput, RedactionFailed, StoreError
+from waystation.domain.ownership import OfTask
+from waystation.domain.privacy import Place
+from waystation.domain.spans import TraceSpan, span_id_of, trace_id_of
+from waystation.domain.traces import TracedTask, TracePlace, traced
+from waystation.domain.value import mapped, strings
+from waystation.ports import Redactor, TraceSource
+
+_INTERVAL = timedelta(seconds=5)
+_LEASE = timedelta(seconds=30)
+"""So long after a process was killed another one sends what it would have."""
+_LAST_WORD = timedelta(seconds=5)
+"""So long a process that stops may take to send what its last turns committed."""
+_EVENTS_AT_ONCE = 500
+_SPANS_AT_ONCE = 256
+_SCOPE = "waystation"
+_OF_THE_FORM = frozenset(
+    {"text", "tool_call", "tool_call_response", "user", "assistant", "type", "role", "parts", "name", "content"}
+)
+"""Words of the conventions' own in what was said, which nobody has to redact."""
+_SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+_log = logging.getLogger(__name__)
+
+
+class _GivenIds(IdGenerator):
+    """Spans get the ids that they have in the store."""
+
+    trace_id = span_id = 0
+
+    def generate_trace_id(self) -> int:
+        """See base class."""
+        return self.trace_id
+
+    def generate_span_id(self) -> int:
+        """See base class."""
+        return self.span_id
+
+
+class _Collected(SpanProcessor):
+    """Keeps what has ended, until it is taken."""
+
+    def __init__(self) -> None:
+        self.ended: list[ReadableSpan] = []
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """See base class."""
+        self.ended.append(span)
+
+
+class SpanMaker:
+    """Our spans as the SDK's, under its sampler, its limits and its resource, which its variables set."""
+
+    def __init__(self, resource: Resource) -> None:
+        self._ids, self._collected = _GivenIds(), _Collected()
+        self._provider = TracerProvider(resource=resource, id_generator=self._ids, shutdown_on_exit=False)
+        self._provider.add_span_processor(self._collected)
+
+    def made(self, spans: Sequence[TraceSpan]) -> Sequence[ReadableSpan]:
+        """Those of traces that the sampler takes: it takes a trace whole or not at all."""
+        tracer, self._collected.ended = self._provider.get_tracer(_SCOPE), []
+        for span in spans:
+            self._ids.trace_id, self._ids.span_id = int(span.trace_id, 16), int(span.span_id, 16)
+            if not self._provider.sampler.should_sample(None, self._ids.trace_id, span.name).decision.is_sampled():
+                continue
+            started = tracer.start_span(
+                span.name,
+                set_span_in_context(NonRecordingSpan(_context(span.trace_id, span.parent)))
+                if span.parent
+                else contexts.Context(),
+                kind=SpanKind.CLIENT if span.client else SpanKind.INTERNAL,
+                attributes={**span.attributes},
+                links=[Link(_context(one.trace_id, one.span_id), {"waystation.link": one.why}) for one in span.links],
+                start_time=_nanoseconds(span.start),
+            )
+            for event in span.events:
+                started.add_event(event.name, {**event.attributes}, _nanoseconds(event.at))
+            if span.error:
+                started.set_attribute("error.type", span.error)
+                started.set_status(Status(StatusCode.ERROR))
+            started.end(_nanoseconds(span.end))
+        return self._collected.ended
+
+
+def _context(trace_id: str, span_id: str) -> SpanContext:
+    return SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=_SAMPLED)
+
+
+def _nanoseconds(at: datetime) -> int:
+    return int(at.timestamp() * 1_000_000) * 1_000
+
+
+@dataclass
+class TraceFeed:
+    """Sends what the store has that was not sent. Of the processes that share a store one does, the others wait."""
+
+    store: TraceSource
+    exporter: SpanExporter
+    maker: SpanMaker
+    holder: str
+    """Names this process among them."""
+    providers: Mapping[str, str]
+    """By name of an endpoint, who is spoken to there."""
+    redactor: Redactor | None = None
+    """By which what was said is redacted; None: nothing of it goes out."""
+    _away: bool = field(default=False, init=False)
+
+    async def send(self) -> None:
+        """Everything that there is now, if it is this process's to send and somebody takes it.
+
+        Raises StoreError.
+        """
+        while await self.store.hold_traces(self.holder, _LEASE):
+            places = await self.store.unsent_traces(_EVENTS_AT_ONCE)
+            if not places:
+                return
+            for place in places:
+                if not await self._sent(place):
+                    return
+
+    async def _sent(self, place: TracePlace) -> bool:
+        spans = [span for task_id in place.tasks for span in await self._spans(place, task_id)]
+        for first in range(0, len(spans), _SPANS_AT_ONCE):
+            batch = self.maker.made([await self._spoken(place, one) for one in spans[first : first + _SPANS_AT_ONCE]])
+            taken = not batch or await asyncio.to_thread(self.exporter.export, batch) is SpanExportResult.SUCCESS
+            self._tell(taken=taken)
+            if not taken or not await self.store.hold_traces(self.holder, _LEASE):
+                return False
+        await self.store.traces_sent(place)
+        return True
+
+    async def _spans(self, place: TracePlace, task_id: str) -> Sequence[TraceSpan]:
+        """Those that were finished since."""
+        found = await self.store.traced_task(place, task_id)
+        if found is None:
+            return ()
+        task, after = found
+        return traced(await self._with_transcripts(task), after, self.providers)
+
+    async def _with_transcripts(self, task: TracedTask) -> TracedTask:
+        reader = OfTask(tenant=task.tenant, session=task.session, task_id=task.task_id)
+        runs = {
+            agent: run.model_copy(update={"transcript": await self.store.load(run.transcript.run_id, reader)})
+            for agent, run in task.runs.items()
+        }
+        return task.model_copy(update={"runs": runs})
+
+    async def _spoken(self, place: TracePlace, span: TraceSpan) -> TraceSpan:
+        """With what was said, redacted as titles are, where it was asked for. What cannot be redacted stays here, and
+        holds up no other span.
+        """
+        if self.redactor is None or not span.said:
+            return span
+        said = {**span.said}
+        texts = sorted({text for body in said.values() for _, text in strings(body) if text not in _OF_THE_FORM})
+        try:
+            redacted = await self.redactor.redact(texts, Place.TITLE, place.tenant)
+        except RedactionFailed:
+            return span.model_copy(update={"attributes": {**span.attributes, "waystation.said": "not redacted"}})
+        shown = {text: one.text for text, one in zip(texts, redacted, strict=True)}
+        words = {name: _json(mapped(body, lambda text: shown.get(text, text))) for name, body in said.items()}
+        return span.model_copy(update={"attributes": {**span.attributes, **words}})
+
+    def _tell(self, *, taken: bool) -> None:
+        """Log once that nobody takes spans, and once that somebody does again."""
+        if self._away is taken:
+            self._away = not taken
+            _log.warning("spans go out again" if taken else "nobody takes our spans: they are sent when somebody does")
+
+
+def _json(body: JsonValue) -> str:
+    return body if isinstance(body, str) else dumps(body, ensure_ascii=False)
+
+
+@asynccontextmanager
+async def fed(feed: TraceFeed, interval: timedelta = _INTERVAL) -> AsyncGenerator[None]:
+    """Send now and at every interval, until the block ends, and then what is left."""
+    stopping = asyncio.Event()
+    following = asyncio.create_task(_follow(feed, interval, stopping))
+    try:
+        yield
+    finally:
+        stopping.set()
+        await asyncio.wait([following], timeout=_LAST_WORD.total_seconds())  # the next process does the rest
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+async def _follow(feed: TraceFeed, interval: timedelta, stopping: asyncio.Event) -> None:
+    last = False
+    while not last:
+        last = stopping.is_set()
+        with suppress(StoreError):  # the next time does it
+            await feed.send()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(interval.total_seconds()):
+                await stopping.wait()
+
+
+def trace_resource() -> Resource:
+    """What every span says of this program, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES say otherwise."""
+    own = Resource({"service.name": _SCOPE, "service.version": __version__})
+    found = Resource.create()
+    unnamed = str(found.attributes.get("service.name", "")).startswith("unknown_service")
+    return found.merge(own) if unnamed else own.merge(found)
+
+
+def span_exporter() -> SpanExporter:
+    """To where OpenTelemetry's variables say. Raises BadInput where they do not make sense together."""
+    # That nobody takes spans is said once, by ourselves: the SDK would say it with every batch.
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+    try:
+        return OTLPSpanExporter()
+    except (ValueError, OSError) as error:
+        raise BadInput(f"OTEL_EXPORTER_OTLP_…: spans cannot be sent like this ({type(error).__name__})") from None
+
+
+@asynccontextmanager
+async def traced_attempts(resource: Resource) -> AsyncGenerator["AttemptTraces"]:
+    """The interceptor that makes a span of each attempt at an activity; at the end the last of them go out."""
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(span_exporter()))
+    try:
+        yield AttemptTraces(provider.get_tracer(_SCOPE))
+    finally:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORD.total_seconds()):
+                await asyncio.to_thread(provider.shutdown)
+
+
+class AttemptTraces(TracingInterceptor):
+    """Temporal's interceptor for activities alone, in the traces of their tasks."""
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        """See base class."""
+        return _OfTask(super().intercept_activity(next))
+
+    def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]: the base's own base may return None
+        """None for workflows."""
+
+
+class _OfTask(ActivityInboundInterceptor):
+    async def execute_activity(self, input: ExecuteActivityInput) -> object:
+        given = [_task_of(one) for one in list[object](input.args)]
+        task_id = "".join(given[:1]) or (activity.info().workflow_id or "").partition("/")[0]
+        parent = NonRecordingSpan(_context(trace_id_of(task_id), span_id_of(task_id)))
+        token = contexts.attach(set_span_in_context(parent) if task_id.startswith("task-") else contexts.Context())
+        try:
+            return await super().execute_activity(input)
+        finally:
+            contexts.detach(token)
+
+
+def _task_of(given: object, depth: int = 3) -> str:
+    """That of the first reference in an activity's input; empty where there is none."""
+    if not isinstance(given, BaseModel) or not depth:
+        return ""
+    found: object = getattr(given, "task_id", "")
+    inner = (_task_of(getattr(given, name), depth - 1) for name in type(given).model_fields)
+    return found if isinstance(found, str) and found else next(filter(None, inner), "")
