@@ -149,7 +149,7 @@ def test_sentences_come_before_code_that_has_the_same_words() -> None:
 
 
 def test_a_question_for_a_figure_is_answered_with_one() -> None:
-    text = "Ships that moor at the northern quay pay no toll.\n\nThe northern quay takes 14 of them.\n\nIt was built of oak."
+    text = "Ships that moor at the northern quay pay no toll.\n\nThe northern quay takes 14 of them.\n\nIt is of oak."
     assert quoted(text, "How many ships moor at the northern quay?")[0] == "The northern quay takes 14 of them."
     assert quoted(text, "Which ships moor at the northern quay?")[0] == (
         "Ships that moor at the northern quay pay no toll."
