@@ -7,7 +7,6 @@ from inline_snapshot import snapshot
 
 from tests.adapters.offline_team import Team, World, offline_model
 from waystation.adapters.anthropic.model import AnthropicModel
-from waystation.adapters.offline.report import NO_MODEL
 
 LEASE = {
     "lease.md": "# Lease\n\nThe rent is 900 euros a month. It is due in May.\n\nPets are not allowed in the house.",
@@ -20,8 +19,7 @@ ANNEX = {
 
 def written(team: Team) -> str:
     report = team.world.report
-    _, _, summary = report.summary.partition(NO_MODEL)
-    return "\n\n".join([summary.strip(), *(f"## {one.heading}\n\n{one.markdown}" for one in report.sections)])
+    return "\n\n".join([report.summary, *(f"## {one.heading}\n\n{one.markdown}" for one in report.sections)])
 
 
 @pytest.fixture
@@ -38,24 +36,17 @@ async def test_a_report_over_a_short_document_says_everything_once(model: Anthro
     assert written(team) == snapshot("""\
 In the sections below: 2 quotations from 1 document.
 
-- **What is the rent**: 1 quotation, from lease
-- **What is not allowed**: 1 quotation, from lease
-
 ## What is the rent
 
 - **lease**: "The rent is 900 euros a month." [lease.md:3-3]
 
 ## What is not allowed
 
-- **lease**: "Pets are not allowed in the house." [lease.md:5-5]
-
-## Conclusions
-
-Nothing beyond what is quoted above.\
+- **lease**: "Pets are not allowed in the house." [lease.md:5-5]\
 """)
 
 
-async def test_conclusions_name_what_the_sections_quote_and_quote_what_several_documents_say(
+async def test_documents_that_say_the_same_are_named_together(
     model: AnthropicModel,
 ) -> None:
     team = Team(model, World(LEASE | ANNEX))
@@ -64,9 +55,6 @@ async def test_conclusions_name_what_the_sections_quote_and_quote_what_several_d
     assert written(team) == snapshot("""\
 In the sections below: 5 quotations from 3 documents.
 
-- **What is the rent**: 2 quotations, from annex, lease
-- **What is not allowed**: 3 quotations, from annex, lease, rules
-
 ## What is the rent
 
 - **annex**: "The rent rises by 3 percent each January." [annex.md:1-1]
@@ -74,23 +62,12 @@ In the sections below: 5 quotations from 3 documents.
 
 **Open**
 
-- 2 of 3 documents are quoted here; the others were not read for this step or had no passage that matched its words.
+- 2 of 3 documents are quoted here; rules was not read for this step or had no passage that matched its words.
 
 ## What is not allowed
 
-- **annex**: "Without consent, subletting is not allowed." [annex.md:3-3]
-- **lease**: "Pets are not allowed in the house." [lease.md:5-5]
-- **rules**: "Pets are not allowed in the house." [rules.md:3-3]
-
-## Conclusions
-
-**What is the rent**
-
-- Nearest to the question, quoted above: lease [lease.md:3-3], annex [annex.md:1-1]
-
-**What is not allowed**
-
-- 2 of 3 quoted documents say the same: "Pets are not allowed in the house." [lease.md:5-5] [rules.md:3-3]\
+- "Pets are not allowed in the house.": lease [lease.md:5-5], rules [rules.md:3-3]
+- **annex**: "Without consent, subletting is not allowed." [annex.md:3-3]\
 """)
 
 
@@ -100,18 +77,71 @@ async def test_a_section_points_at_what_an_earlier_one_quotes(model: AnthropicMo
     assert written(team) == snapshot("""\
 In the sections below: 1 quotation from 1 document.
 
-- **Direct evidence**: 1 quotation, from lease
-- **Exceptions, limits and gaps**: 1 quotation, from lease
-
 ## Direct evidence
 
 - **lease**: "The rent is 900 euros a month." [lease.md:3-3]
 
 ## Exceptions, limits and gaps
 
-- Quoted above already: lease [lease.md:3-3]
-
-## Conclusions
-
-Nothing beyond what is quoted above.\
+- Quoted above already: lease [lease.md:3-3]\
 """)
+
+
+def package(name: str, licence: str, before: int = 0) -> dict[str, str]:
+    """`before`: lines before the licence."""
+    filler = "\n".join(f"Requires-Dist: other{number}" for number in range(before))
+    return {f"{name}.md": f"Name: {name}\n{filler}\n{licence}\n\nIt is small and does its work."}
+
+
+async def test_what_most_documents_say_is_counted_once_on_top(model: AnthropicModel) -> None:
+    texts = {key: text for number in range(5) for key, text in package(f"a{number}", "License: MIT").items()}
+    texts |= package("b1", "Classifier: License :: OSI Approved :: MIT License") | package("c1", "License: PSF-2.0")
+    team = Team(model, World(texts))
+    await team.work("Which licences do these packages carry, and what of their colours?")
+    assert team.world.misquoted() == []
+    head, _, rest = written(team).partition("\n\n## ")
+    assert head == snapshot("""\
+In the sections below: 7 quotations from 7 documents.
+
+**Which licences do these packages carry**
+
+- 6 of 7 quoted documents say "MIT" [a0.md:3-3] [a1.md:3-3] [a2.md:3-3] [a3.md:3-3] [a4.md:3-3]
+- **c1**: "PSF-2.0" [c1.md:3-3]\
+""")
+    assert rest == snapshot("""\
+Which licences do these packages carry
+
+- "MIT": a0 [a0.md:3-3], a1 [a1.md:3-3], a2 [a2.md:3-3], a3 [a3.md:3-3], a4 [a4.md:3-3], b1 ("MIT License") [b1.md:3-3]
+- **c1**: "PSF-2.0" [c1.md:3-3]
+
+## What of their colours
+
+**Open**
+
+- Nothing in the documents matched: What of their colours?\
+""")
+
+
+async def test_what_a_search_found_behind_the_beginning_is_read(model: AnthropicModel) -> None:
+    texts = package("a", "License: MIT") | package("z", "License-Expression: Apache-2.0", before=34)
+    team = Team(model, World(texts))
+    await team.work("Which licences do these packages carry, and what of their colours?")
+    assert '- **z**: "Apache-2.0" [z.md:36-36]' in team.world.report.sections[0].markdown
+
+
+SIX = {
+    "quay.md": "The northern quay was built of oak. Ships moor there in winter.",
+    "toll.md": "The toll of the harbour was disputed. The toll was 14 guilders for each ship.",
+    "light.md": "The light of the harbour is tended by two keepers.",
+    "fish.md": "Herring was sold at the harbour. A ship brought 300 barrels to the harbour.",
+    "council.md": "From: the council of the harbour\nSubject: The toll of the harbour\n\nWe write about the toll.",
+    "dredge.md": "Each ship waits for the dredger of the harbour.",
+}
+
+
+async def test_the_sentence_with_the_figure_comes_first_of_six_documents(model: AnthropicModel) -> None:
+    team = Team(model, World(SIX))
+    await team.work("How much was the toll of the harbour for a ship?")
+    first = team.world.report.sections[0].markdown.splitlines()[0]
+    assert first == '- **toll**: "The toll was 14 guilders for each ship." [toll.md:1-1]'
+    assert "Subject:" not in written(team)

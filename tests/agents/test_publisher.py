@@ -127,8 +127,6 @@ async def test_where_the_writer_was_stopped_findings_notes_and_analysis_make_a_p
 
 > **Partial.** This report was not finished (writing: a person denied it more). What was found follows.
 
-**Question.** Why did it silt up?
-
 ## Findings: The research-1
 
 - It silted up. [harbour.md:2-2]

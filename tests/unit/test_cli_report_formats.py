@@ -137,6 +137,16 @@ def test_every_citation_of_the_docx_leads_to_its_source_and_the_first_of_each_ha
     assert led_out == ["https://ok.example/?a&b=2"]
 
 
+@pytest.mark.parametrize(("characters", "noted"), [(40, 0), (600, 30)])
+def test_footnotes_that_would_fill_the_pages_are_left_to_the_list_of_sources(characters: int, noted: int) -> None:
+    listed = "\n".join(f"- {'silt ' * (characters // 5)} [harbour.md:{line}-{line}]" for line in range(1, 31))
+    content = report_docx(to_send(f"# Silt\n\n{listed}\n"))
+    body = part_of(content, "document")
+    assert len(values(body, "footnoteReference", "id")) == noted
+    assert len(part_of(content, "footnotes")) == noted + 2
+    assert values(body, "hyperlink", "anchor")[:30] == [f"source_{number}" for number in range(1, 31)]
+
+
 def test_the_docx_has_styles_of_its_parts_and_words_of_every_script_in_their_direction(task_id: str, ran: Ran) -> None:
     content = ran("report", task_id, "--format", "docx")[1]
     styled = styled_in(content)

@@ -109,3 +109,59 @@ def test_what_the_documents_are_called_is_not_looked_for() -> None:
 )
 def test_a_question_falls_into_its_parts(question: str, parts: tuple[str, ...]) -> None:
     assert clauses(question) == parts
+
+
+@pytest.mark.parametrize(
+    ("header", "question"),
+    [
+        ("Description-Content-Type: text/markdown", "What is each of them for?"),
+        ("Date: Mon, 3 May 2021 10:00:00", "When was the toll decided?"),
+        ("From: Harbour Toll Office", "Who decides on the toll of the harbour?"),
+        ("Subject: The toll of the harbour", "Who decides on the toll of the harbour?"),
+        ("Classifier: Programming Language :: Python :: Free Threading :: 2 - Beta", "What needs attention?"),
+    ],
+)
+def test_what_a_header_says_of_the_file_or_of_something_else_is_no_answer(header: str, question: str) -> None:
+    prose = "The council met twice that year and wrote to the mayor."
+    assert quoted(f"- Name: x\n- {header}\n\n{prose}", question)[0] == prose
+
+
+def test_the_envelope_answers_where_the_question_says_its_word() -> None:
+    text = "From: the mayor\nDate: Mon, 3 May 2021\n\nThe council met twice."
+    assert quoted(text, "Which date does the letter have?")[0] == "Date: Mon, 3 May 2021"
+    assert quoted("Classifier: Development Status :: 3 - Alpha\n\nIt is fast.", "What needs attention?") == [
+        "Classifier: Development Status :: 3 - Alpha"
+    ]
+
+
+def test_an_address_behind_a_summary_takes_nothing_from_it() -> None:
+    summary = "Summary: A wrapper around the CLI (https://example.com/a/wrapper)"
+    assert quoted(
+        f"{summary}\nDescription-Content-Type: text/markdown\n\nIt is fast.", "What is each of them for?"
+    ) == [summary]
+
+
+def test_sentences_come_before_code_that_has_the_same_words() -> None:
+    prose = "Backups are kept for 30 days."
+    for code in ("backup_kept_days = config.backups.kept_days", "```\nbackups are kept in days here\n```"):
+        assert quoted(f"{code}\n\n{prose}", "How many days are backups kept?")[0] == prose
+    assert quoted("```\nbackups kept for days\n```", "How many days are backups kept?") == ["backups kept for days"]
+
+
+def test_a_question_for_a_figure_is_answered_with_one() -> None:
+    text = "Ships that moor at the northern quay pay no toll.\n\nThe northern quay takes 14 of them.\n\nIt is of oak."
+    assert quoted(text, "How many ships moor at the northern quay?")[0] == "The northern quay takes 14 of them."
+    assert quoted(text, "Which ships moor at the northern quay?")[0] == (
+        "Ships that moor at the northern quay pay no toll."
+    )
+
+
+def test_where_to_look_is_not_looked_for() -> None:
+    looked_for = concepts("Toll of the harbour, documents 51 to 75, pages 3-7")
+    assert [word for concept in looked_for for word in concept.words[:1]] == ["toll", "harbour"]
+
+
+def test_what_stands_right_before_code_is_read() -> None:
+    assert quoted("Backups are kept for 30 days:\n```\nkeep(30)\n```", "How long are backups kept?") == [
+        "Backups are kept for 30 days:"
+    ]

@@ -108,8 +108,6 @@ def test_where_the_writing_was_not_finished_the_findings_stand_in_for_it() -> No
 
 > **Partial.** This report was not finished (research-1: a person denied it more). What was found follows.
 
-**Question.** Why did the harbour silt up?
-
 ## Causes
 
 It "silted up" [harbour.md:2-2].
@@ -132,8 +130,6 @@ def test_a_cancelled_task_says_so_and_a_task_without_anything_says_that() -> Non
 # Why did the harbour silt up?
 
 > **Partial.** This report was not finished (the task was cancelled). What was found follows.
-
-**Question.** Why did the harbour silt up?
 
 Nothing was found before the work stopped.\
 """)

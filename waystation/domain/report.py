@@ -7,6 +7,7 @@ What a report's account says of revisions of the plan and of reviews, and what w
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Literal
 
 from pydantic import Field
@@ -91,8 +92,11 @@ class Apparatus(Value):
 
 
 def opened_with(report: str, part: str) -> str:
-    """The report with this part before its question. A part that begins as warnings do is no answer of the agents."""
-    return report.replace(f"\n\n{_QUESTION}", f"\n\n{part}\n\n{_QUESTION}", 1)
+    """The report with this part, which begins as warnings do and so is no answer, behind its title and warnings."""
+    above, mark, rest = f"\n\n{report}".partition("\n\n# ")
+    head, *blocks = rest.split("\n\n")
+    place = sum(1 for _ in takewhile(lambda block: block.startswith("> **"), blocks))
+    return f"{above}{mark}{head}\n\n".removeprefix("\n\n") + "\n\n".join([*blocks[:place], part, *blocks[place:]])
 
 
 def written_part(parts: ReportParts) -> str:
@@ -106,7 +110,8 @@ def written_part(parts: ReportParts) -> str:
         lines.append(f"> **Partial.** {_why_partial(parts.progress)}")
     elif early := [f"{step.id} ({step.reason})" for step in parts.progress.steps if step.state == "partial"]:
         lines.append(f"> **Ended early:** {_some(early)}. What they had by then is in this report; the rest is not.")
-    lines += [f"{_QUESTION} {parts.question}", draft.summary]
+    said = lines[0] == f"# {' '.join(parts.question.split())}"
+    lines += ["" if said else f"{_QUESTION} {parts.question}", draft.summary]
     lines += [f"## {section.heading}\n\n{section.markdown}" for section in draft.sections]
     if not whole:
         lines += _stand_in(parts)
@@ -295,8 +300,7 @@ def _account(progress: TaskProgress, apparatus: Apparatus) -> str:
         for step in progress.steps
         if step.state == "partial"
     ]
-    lines += filter(None, [apparatus.procedures, apparatus.oversight])
-    lines += _compactions(progress)
+    lines += [*filter(None, [apparatus.procedures, apparatus.oversight]), *_compactions(progress)]
     over = progress.phase.over
     lines += [f"- {answer_text(approval, over=over)}" for approval in progress.approvals]
     lines += [f"- {told.by or 'Somebody'} told its agents something while it ran" for told in progress.tellings]

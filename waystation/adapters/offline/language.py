@@ -32,7 +32,7 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 _RELATED: tuple[tuple[str, ...], ...] = (
     ("licence", "license", "licences", "licensing", "licensed"),
-    ("purpose", "summary", "overview", "description", "introduction"),
+    ("purpose", "summary", "overview", "description", "introduction", "library", "helps"),
     (
         "attention", "deprecated", "beta", "alpha", "gpl", "lgpl", "mpl", "security", "deprecation", "breaking",
         "experimental", "unmaintained", "vulnerability", "incompatible", "agpl", "unstable", "obsolete", "warning",
@@ -64,7 +64,17 @@ _INTENTS: tuple[tuple[re.Pattern[str] | Linear, str], ...] = (
 )
 """What a way of asking is about, where its words alone do not say so."""
 
+_FIGURE_ASKED = proven(
+    r"\b(?:how (?:many|much|long|high|old|far|fast|often|large)|what (?:percentage|share|year)|when|combien|cuánt[oa]s?"
+    r"|wie (?:viele?|hoch|lange|oft|alt))\b",
+    re.IGNORECASE,
+)
+_FIGURE = "0"
+"""Stands for any figure among the stems of a text that has one."""
+_DIGIT = proven(r"\d")
 _ADJUNCT = proven(r"\b(?:before|after|when|while)\s+\w+ing\b", re.IGNORECASE)
+_RANGE = proven(r"\b(?:documents?|pages?|lines?|seiten?)\s+\d{1,9}\s?(?:to|bis|-|–)\s?\d{1,9}\b", re.IGNORECASE)
+"""Says where to look, and nothing of what is looked for."""
 _COLLECTION = proven(
     r"\b(?:each|every|all|these|those|jede[rsnm]?|alle[rn]?|diese[rnms]?|chaque|tous|toutes|ces|cada|todos|todas|estos|estas)"
     r"(?:\s+(?:of\s+)?(?:the\s+|these\s+|them\b)?(?P<noun>\w+))?",
@@ -72,10 +82,14 @@ _COLLECTION = proven(
 )
 
 
+FIGURE_WEIGHT = 2.0
+
+
 class Concept(NamedTuple):
     """One thing that is looked for: the words to search with, and the stems that show it in a text."""
 
     words: tuple[str, ...]
+    """None of a figure: any will do."""
     stems: frozenset[str]
     weight: float = 1.0
     """What it counts, beside the others: see `weighed`."""
@@ -107,6 +121,17 @@ def stem(word: str) -> str:
     return root[:-1] if len(root) > 3 and root[-1] == root[-2] and root[-1] not in "sl" else root
 
 
+def shown(text: str) -> frozenset[str]:
+    """The stems of a text's words, with one for its figures."""
+    found = map(stem, words(text))
+    return frozenset([*found, _FIGURE] if _DIGIT.search(text) else found)
+
+
+def sought(text: str) -> str:
+    """A question or goal without the places that it is to be looked for in."""
+    return _RANGE.sub(" ", text)
+
+
 def stems(text: str) -> list[str]:
     """The stems of a text's words that are no stop words, in order."""
     return [stem(word) for word in words(text) if word not in STOP_WORDS]
@@ -117,6 +142,7 @@ def concepts(text: str) -> tuple[Concept, ...]:
 
     What it calls the documents ("these packages") and when it is wanted ("before shipping") are not looked for.
     """
+    text = sought(text)
     found: dict[str, Concept] = {}
     collection = {noun.casefold() for match in _COLLECTION.finditer(text) if (noun := match["noun"])}
     for word in words(_ADJUNCT.sub(" ", text)):
@@ -127,6 +153,8 @@ def concepts(text: str) -> tuple[Concept, ...]:
         if pattern.search(text):
             concept = _concept(name)
             found.setdefault(min(concept.stems), concept)
+    if found and _FIGURE_ASKED.search(text):
+        found[_FIGURE] = Concept(words=(), stems=frozenset({_FIGURE}), weight=FIGURE_WEIGHT)
     return tuple(found.values())
 
 
@@ -134,12 +162,12 @@ def weighed(looked_for: Sequence[Concept], texts: Sequence[str]) -> tuple[Concep
     """The concepts with less weight for those that more of these texts show (inverse document frequency): of those that
     any of them shows, the rarest keeps its own.
     """
-    present = [{stem(word) for word in words(text)} for text in texts]
-    shown = [sum(not concept.stems.isdisjoint(own) for own in present) for concept in looked_for]
-    most = _rarity(min(filter(None, shown), default=0), len(texts))
+    present = [shown(text) for text in texts]
+    counts = [sum(not concept.stems.isdisjoint(own) for own in present) for concept in looked_for]
+    most = _rarity(min(filter(None, counts), default=0), len(texts))
     return tuple(
         concept._replace(weight=concept.weight * min(1.0, _rarity(number, len(texts)) / most))
-        for concept, number in zip(looked_for, shown, strict=True)
+        for concept, number in zip(looked_for, counts, strict=True)
     )
 
 

@@ -4,10 +4,10 @@ How places are written and read: citations, the passages of a search, the lines 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import islice
 
-from waystation.adapters.offline.language import Concept, first_words, sentence_spans, stem, weighed, words
+from waystation.adapters.offline.language import Concept, first_words, sentence_spans, shown, stem, weighed, words
 from waystation.adapters.offline.view import Exchange
 from waystation.domain.documents import marked_place
 from waystation.domain.exports import SAY_NOTHING_ALONE
@@ -20,7 +20,10 @@ SECOND_BEST = 0.5
 """A second quotation must score at least this share of the first, and say something that the first does not."""
 
 DIRECT_WORDS = 6
-"""A header line of no more words says what it says of the whole document."""
+"""A header line of no more words says no more than its key and what it shows of the question."""
+
+NAMED = 0.5
+"""Share of a key's words that name what is looked for, from which on its line is an answer."""
 
 LEAST_WORDS = 3
 """Fewer words are a heading or a fragment, unless they are a header line."""
@@ -28,14 +31,20 @@ LEAST_WORDS = 3
 _HEADER = proven(r"^\s*(?:[-*+•] )?([A-Za-z][\w .-]{1,39}?)\s*:\s+(\S.*)$")
 _OWN_LINE = proven(r"^\s*(?:[-*+•] |\d+[.)] |#|>|\||```|\.\. )")
 _BULLET = proven(r"^\s*(?:[-*+•] |\d+[.)] |#+ |> )\s*")
-_RULE = proven(r"^\s*([=~^*+#\-_`.])\1{2,}\s*$")
+_RULE = proven(r"^\s*([=~^*+#\-_.])\1{2,}\s*$")
 _MARKUP = proven(r"^\s*(?:!?\[!|\[[^\]]*\]:|<|\.\.|>>>|\||,)|\w::\s|::$")
 _SYMBOL = proven(r"[^\w\s.,;:'’!?-]")
 MOST_SYMBOLS = 0.1
 """Of the characters of a quotation: with more it is code or markup rather than words."""
+MOST_IDENTIFIERS = 0.5
 _URL = proven(r"https?://\S+")
 _POINTERS = frozenset({"file", "url", "urls", "link", "links", "dynamic"})
 """A header line of these only points at where something is said."""
+_OF_ENVELOPES = (
+    "from to cc bcc date sent received subject reply message id content type transfer encoding mime metadata"
+)
+_ENVELOPE = frozenset(_OF_ENVELOPES.split())
+"""A header line of these tells of the file or the mail: no answer, unless the question says the word itself."""
 _QUOTE_MARKS = proven(r"[\"“”„«»]")
 
 _Line = tuple[int, str]
@@ -53,17 +62,18 @@ class _Scored(Value):
     quote: Quote
     score: float
     matched: frozenset[str]
+    unlike_prose: bool
 
 
 def best_quotes(lines: Sequence[_Line], looked_for: Sequence[Concept], most: int = 2) -> tuple[Quote, ...]:
     """The quotations that say most about what is looked for, best first.
 
-    One at least wherever there is any text: a document that was read leaves a trace. A question answers nothing, and is
-    quoted only where there is nothing else.
+    One at least wherever there is any text: a document that was read leaves a trace. Questions answer nothing, and
+    they, code and header lines are quoted only where nothing else says as much.
     """
     candidates = [quote for quote in _quotes(lines) if header_of(quote.text)[0] or _has_words(quote.text)]
-    statements = [quote for quote in candidates if not quote.text.rstrip("*_ ").endswith(("?", "？"))]
-    scored = sorted(_scored(statements or candidates, looked_for), key=lambda item: -item.score)
+    code = _code(lines)
+    scored = sorted(_scored(candidates, looked_for, code), key=lambda item: (-item.score, item.unlike_prose))
     if not scored:
         return ()
     chosen = [scored[0]]
@@ -75,15 +85,17 @@ def best_quotes(lines: Sequence[_Line], looked_for: Sequence[Concept], most: int
 
 
 def strength(text: str, looked_for: Sequence[Concept]) -> float:
-    """How directly a quotation speaks of what is looked for: its relevance and its form."""
-    wanted = frozenset[str]().union(*(concept.stems for concept in looked_for))
-    return relevance(text, looked_for) * _form(text, wanted)
+    """How directly a quotation speaks of what is looked for: how many of the concepts it shows, where further words of
+    the same concept add a quarter each, and its form.
+    """
+    present = shown(text)
+    return sum(_strength(concept, present) for concept in looked_for) * _form(text, looked_for)
 
 
-def relevance(text: str, looked_for: Sequence[Concept]) -> float:
-    """How many of the concepts a text shows; further words of the same concept add a quarter each."""
-    present = {stem(word) for word in words(text)}
-    return sum(_strength(concept, present) for concept in looked_for)
+def answered(text: str, looked_for: Sequence[Concept]) -> str:
+    """What a header line says of what its key names; empty where that is not looked for, or the text is none."""
+    key, value = header_of(text)
+    return value if _named(key, looked_for) >= NAMED else ""
 
 
 def header_of(text: str) -> tuple[str, str]:
@@ -99,35 +111,73 @@ def _has_words(text: str) -> bool:
     return len(list(islice(words(text), LEAST_WORDS))) == LEAST_WORDS
 
 
-def _strength(concept: Concept, present: set[str]) -> float:
-    shown = len(concept.stems & present)
-    return concept.weight * (0.75 + 0.25 * shown) if shown else 0.0
+def _strength(concept: Concept, present: Set[str]) -> float:
+    found = len(concept.stems & present)
+    return concept.weight * (0.75 + 0.25 * found) if found else 0.0
 
 
-def _scored(candidates: Sequence[Quote], looked_for: Sequence[Concept]) -> Iterator[_Scored]:
+def _scored(candidates: Sequence[Quote], looked_for: Sequence[Concept], code: Set[int]) -> Iterator[_Scored]:
     rare = weighed(looked_for, [quote.text for quote in candidates])
     wanted = frozenset[str]().union(*(concept.stems for concept in looked_for))
     for quote in candidates:
-        matched = wanted & {stem(word) for word in words(quote.text)}
-        yield _Scored(quote=quote, score=strength(quote.text, rare), matched=matched)
+        asks = quote.text.rstrip("*_ ").endswith(("?", "？"))
+        answers = not asks and quote.first_line not in code
+        yield _Scored(
+            quote=quote,
+            score=strength(quote.text, rare) if answers else 0.0,
+            matched=wanted & shown(quote.text),
+            unlike_prose=not answers or bool(header_of(quote.text)[0]),
+        )
 
 
-def _form(text: str, wanted: frozenset[str]) -> float:
-    """What the form of a line makes of its score: header lines tell most, markup, links and bare keywords least."""
+def _named(key: str, looked_for: Sequence[Concept]) -> float:
+    """Which share of a key's words, before its path narrows, names what is looked for; of an envelope's only in the
+    words of the question.
+    """
+    keys = list(words(key.partition(" :: ")[0]))
+    own = _ENVELOPE.issuperset(keys)
+    wanted = {known for concept in looked_for for known in ([*map(stem, concept.words[:1])] if own else concept.stems)}
+    return sum(stem(word) in wanted for word in keys) / max(1, len(keys))
+
+
+def _form(text: str, looked_for: Sequence[Concept]) -> float:
+    """What the form of a line makes of its score: header lines that name what is looked for tell most, those of
+    something else nothing, markup and links little.
+    """
     key, value = header_of(text)
-    keys = list(words(key))
-    named = sum(stem(word) in wanted for word in keys) / max(1, len(keys))
-    own = [word for word in words(value) if word not in _POINTERS and stem(word) not in wanted]
+    named = _named(key, looked_for)
+    wanted = frozenset[str]().union(*(concept.stems for concept in looked_for))
+    keys, said = list(words(key)), list(words(value))
+    own = [word for word in said if word not in _POINTERS and stem(word) not in wanted]
     factor = 1 / (1 + len(text) / 400)
-    if named >= 0.5:
+    if named >= NAMED:
         factor *= 1 + 2 * named
-    elif key and not named and len(own) <= DIRECT_WORDS:
-        factor *= 1.5
+    elif key and (_ENVELOPE.issuperset(keys) or (len(own) <= DIRECT_WORDS and ("::" in key or len(own) == len(said)))):
+        return 0.0
     if not own or not _POINTERS.isdisjoint(keys):
         factor *= 0.2
-    if _MARKUP.search(text) or len(_SYMBOL.findall(_URL.sub("/" * 20, text))) > len(text) * MOST_SYMBOLS:
+    plain = _URL.sub("", text)
+    named_things = sum(len(word) for word in plain.split() if _is_identifier(word.strip(".,;:!?()[]*'")))
+    symbols = len(_SYMBOL.findall(plain)) > len(plain) * MOST_SYMBOLS
+    if _MARKUP.search(text) or symbols or named_things > len(plain) * MOST_IDENTIFIERS:
         factor *= 0.2
     return factor
+
+
+def _is_identifier(word: str) -> bool:
+    """Of code; not where it stands between back quotes, as sentences have it."""
+    return "`" not in word and (not {"_", "=", "("}.isdisjoint(word) or word.partition(".")[2][:1].isalpha())
+
+
+def _code(lines: Sequence[_Line]) -> frozenset[int]:
+    """The lines between fences."""
+    inside, code = False, set[int]()
+    for number, line in lines:
+        fence = line.lstrip().startswith(("```", "~~~"))
+        inside ^= fence
+        if inside or fence:
+            code.add(number)
+    return frozenset(code)
 
 
 def _quotes(lines: Sequence[_Line]) -> Iterator[Quote]:

@@ -1,6 +1,6 @@
 """The analysis agent and the writing agent: what was handed in becomes conclusions, and a report.
 
-The writing agent: one section of quotations for each step, then what was counted, then the report.
+The writing agent: one section of quotations for each step, then the report, whose summary has what was counted.
 
 The analysis agent: counts which documents say the same, and picks the findings nearest to the question.
 
@@ -8,14 +8,32 @@ Reading what earlier steps handed in: page by page, as far as the view shows it.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, get_args
 
 from pydantic import JsonValue
 
-from waystation.adapters.offline.language import concepts, first_words, weighed
+from waystation.adapters.offline.language import (
+    Concept,
+    concepts,
+    first_words,
+    is_of_every_document,
+    stem,
+    weighed,
+    words,
+)
 from waystation.adapters.offline.plan import ANALYSIS_TITLE
-from waystation.adapters.offline.quotes import CITED, QUOTED, TOPIC, LineRange, label, places, strength
+from waystation.adapters.offline.quotes import (
+    CITED,
+    QUOTED,
+    TOPIC,
+    LineRange,
+    answered,
+    label,
+    places,
+    strength,
+)
 from waystation.adapters.offline.replies import CALL_OVERHEAD, CHARACTERS_A_TOKEN, Call, Reply, call, finding
 from waystation.adapters.offline.view import Need, View
 from waystation.domain.details import counted
@@ -127,19 +145,12 @@ _Said = tuple[str, tuple[str, ...]]
 
 CONCLUSIONS = "Conclusions"
 _TITLE_CHARACTERS = 300
-SUMMARY_LINES = 3
-"""Of each topic."""
 _FEW = 6
-"""So many quotations of a topic are seen at a glance: the summary says where they are from, not what they say."""
+"""So many quotations of a topic are seen at a glance: of them there is nothing to conclude but what several say."""
 SECTION_CHARACTERS = 24_000
-NO_MODEL = (
-    "Quotations were picked by matching words, and what several documents say alike was counted: nothing was judged, "
-    "paraphrased or inferred."
-)
 NOT_JUDGED = "Whether the acceptance criteria are met was not judged: that takes a language model."
-NOTHING_MORE = "Nothing beyond what is quoted above."
 QUOTED_ALREADY = "Quoted above already"
-NEAREST = "Nearest to the question, quoted above"
+NOT_READ = "- What this step handed in was not read before the report had to be finished."
 _REMARKS: tuple[tuple[str, _Kind], ...] = (
     ("Contradictions", "contradiction"),
     ("Gaps", "gap"),
@@ -154,29 +165,44 @@ def writing_turn(view: View) -> Reply:
     kept = {heading.rstrip() for text in _told(view) for heading in _KEPT.findall(text)}
     tried = kept | {made.text("heading") for made in view.calls("write_section") if made.failed}
     if not (view.must_hand_in and kept):
-        for need in view.contract.needs:
+        for need in _sections(view):
             if _heading(view, need) not in tried:
                 return _next_section(view, need)
         if not tried:
-            return _section(view, CONCLUSIONS, HandedIn(entries={}, total=0))
+            return _section(view, CONCLUSIONS, ())
+        for need in () if view.must_hand_in else _summarised(view):
+            if (page := next_page(view, need.step)) is not None:
+                return Reply(text=f"I read what {need.step} handed in.", calls=(page,))
     if any(made.failed for made in view.calls("submit_report")):
         return Reply(text="I could not hand in: the report was refused.")
     title = first_words(" ".join(view.contract.question.split()), _TITLE_CHARACTERS) or "Report"
     return Reply(calls=(call("submit_report", title=title, summary="\n".join(_summary(view, kept))),))
 
 
+def _sections(view: View) -> tuple[Need, ...]:
+    """The steps that have one; an analysis only where it is all there is, since the summary says what it says."""
+    research = tuple(need for need in view.contract.needs if not _is_analysis(need))
+    return research or view.contract.needs
+
+
+def _summarised(view: View) -> list[Need]:
+    return [need for need in view.contract.needs if need not in _sections(view)]
+
+
 def _next_section(view: View, need: Need) -> Reply:
     """Reads what the step handed in, then writes its section; right away where there is no budget for reading."""
     if not view.must_hand_in and (page := next_page(view, need.step)) is not None:
         return Reply(text=f"I read what {need.step} handed in.", calls=(page,))
-    return _section(view, _heading(view, need), _handed_in(view, need.step), _above(view, need))
+    looked_for = concepts(need.title) or concepts(view.contract.question)
+    lines = _lines(_handed_in(view, need.step), _above(view, need), looked_for)
+    return _section(view, _heading(view, need), lines)
 
 
 def _above(view: View, need: Need) -> frozenset[_Said]:
-    """What the sections above this one quote and leave open, as far as it is in view; conclusions come last."""
-    research = [other for other in view.contract.needs if not _is_analysis(other)]
-    above = research if _is_analysis(need) else research[: research.index(need)]
-    return frozenset(_said(entry) for other in above for entry in _handed_in(view, other.step).of("claim", "open"))
+    """What the sections above this one quote, as far as it is in view."""
+    sections = _sections(view)
+    above = sections[: sections.index(need)]
+    return frozenset(_said(entry) for other in above for entry in _handed_in(view, other.step).of("claim"))
 
 
 def _told(view: View) -> Iterator[str]:
@@ -196,10 +222,9 @@ def _heading(view: View, need: Need) -> str:
     return need.title if same == 1 and need.title != CONCLUSIONS else f"{need.title} ({need.step})"
 
 
-def _section(view: View, heading: str, result: HandedIn, above: frozenset[_Said] = frozenset()) -> Reply:
+def _section(view: View, heading: str, said: Iterable[str]) -> Reply:
     """As many lines as the reply may hold; what is left out is said."""
-    nothing = NOTHING_MORE if result.of("conclusion") else "Nothing was found for this part."
-    lines = list(_lines(result, above)) or [nothing]
+    lines = list(said) or ["Nothing was found for this part."]
     room = min(SECTION_CHARACTERS, view.max_tokens * CHARACTERS_A_TOKEN - len(heading) - 3 * CALL_OVERHEAD - 120)
     taken: list[str] = []
     for line in lines:
@@ -212,46 +237,63 @@ def _section(view: View, heading: str, result: HandedIn, above: frozenset[_Said]
     return Reply(calls=(call("write_section", heading=heading, markdown="\n".join(taken).strip()),))
 
 
-def _lines(result: HandedIn, above: frozenset[_Said]) -> Iterator[str]:
-    yield from _new(result.of("claim"), above)
-    if again := _again(result.of("claim"), above):
-        yield f"- {QUOTED_ALREADY}: {', '.join(again)}"
+def _lines(result: HandedIn, above: frozenset[_Said], looked_for: Sequence[Concept]) -> Iterator[str]:
+    new = [entry for entry in result.of("claim") if _said(entry) not in above]
+    for group in _alike(new, looked_for):
+        yield _shared_bullet(group, looked_for) if len(group) > 1 else _bullet(group[0], looked_for)
+    again = [entry for entry in result.of("claim") if _said(entry) in above]
+    if again:
+        yield f"- {QUOTED_ALREADY}: {', '.join(map(_named, again))}"
     for topic, entries in _by_topic(result.of("conclusion")).items():
-        bullets = [*_new(entries, above)]
-        # Of one alone there is no order to tell.
-        if len(again := _again(entries, above)) > 1:
-            bullets.append(f"- {NEAREST}: {', '.join(again)}")
-        yield from [f"\n**{topic}**\n"] if topic and bullets else []
-        yield from bullets
+        yield from [f"\n**{topic}**\n"] if topic else []
+        yield from (_bullet(entry, looked_for) for entry in entries)
     for heading, kind in _REMARKS:
-        if entries := [entry for entry in result.of(kind) if not _is_of_a_section(entry, above)]:
+        if entries := result.of(kind):
             yield f"\n**{heading}**\n"
-            yield from (_bullet(entry) for entry in entries)
+            yield from (_bullet(entry, looked_for) for entry in entries)
     if result.total is None:
-        yield "- What this step handed in was not read before the report had to be finished."
+        yield NOT_READ
     elif result.missing:
         yield f"- {result.missing} more findings of this step were not read before the report had to be finished."
 
 
-def _new(entries: Sequence[Entry], above: frozenset[_Said]) -> Iterator[str]:
-    """What does not stand above yet, word for word."""
-    return (_bullet(entry) for entry in entries if _said(entry) not in above)
+def _alike(entries: Iterable[Entry], looked_for: Sequence[Concept]) -> list[list[Entry]]:
+    """Those of several documents that say the same, the most first, then the others in their order.
+
+    `License: MIT` and `License :: MIT License` say the same where the licence is asked for.
+    """
+    wanted = frozenset[str]().union(*(concept.stems for concept in looked_for))
+    groups: dict[object, list[Entry]] = {}
+    for entry in entries:
+        value = answered(entry.quote, looked_for)
+        alike = tuple(word for word in words(value) if stem(word) not in wanted) if value else ()
+        groups.setdefault(alike or " ".join((entry.quote or entry.text).casefold().split()), []).append(entry)
+    return sorted(groups.values(), key=lambda group: -len(group))
 
 
-def _again(entries: Sequence[Entry], above: frozenset[_Said]) -> list[str]:
-    """Where the rest of it stands."""
-    again = (entry for entry in entries if _said(entry) in above)
-    return [f"{_name(entry)} {' '.join(entry.citations)}".strip() for entry in again]
+def _shared_bullet(group: Sequence[Entry], looked_for: Sequence[Concept]) -> str:
+    """What they say in the words of the most, then who says it, with their own words where these differ."""
+    said = _most_say(group, looked_for)
+    own = {entry: _shown(entry, looked_for) for entry in sorted(group, key=_name)}
+    named = [_named(entry, "" if words == said else f' ("{words}")') for entry, words in own.items()]
+    return f'- "{said}": {", ".join(named)}'
+
+
+def _most_say(group: Sequence[Entry], looked_for: Sequence[Concept]) -> str:
+    return Counter(_shown(entry, looked_for) for entry in group).most_common(1)[0][0]
+
+
+def _shown(entry: Entry, looked_for: Sequence[Concept]) -> str:
+    """The quoted words; of a header line that names what is asked for, what it says."""
+    return answered(entry.quote, looked_for) or entry.quote or entry.text
+
+
+def _named(entry: Entry, said: str = "") -> str:
+    return f"{_name(entry)}{said} {' '.join(entry.citations)}".strip()
 
 
 def _said(entry: Entry) -> _Said:
     return entry.text, entry.citations
-
-
-def _is_of_a_section(remark: Entry, above: frozenset[_Said]) -> bool:
-    """Whether the section of its topic says it."""
-    topic, said = _topic(remark.text)
-    return bool(topic) and (said, remark.citations) in above
 
 
 def _name(entry: Entry) -> str:
@@ -273,57 +315,36 @@ def _topic(text: str) -> tuple[str, str]:
     return (topic, said) if mark and '"' not in topic else ("", text)
 
 
-def _bullet(entry: Entry) -> str:
+def _bullet(entry: Entry, looked_for: Sequence[Concept] = ()) -> str:
     """A quotation stands directly before its citation, after the document's name."""
     name = _name(entry)
     cited = " ".join(entry.citations)
     if name and entry.text == f'{name}: "{entry.quote}"':
-        return f'- **{name}**: "{entry.quote}" {cited}'
+        return f'- **{name}**: "{_shown(entry, looked_for)}" {cited}'
     return f"- {entry.text} {cited}".rstrip()
 
 
 def _summary(view: View, kept: set[str]) -> Iterator[str]:
-    yield NO_MODEL
-    found = {need.step: _handed_in(view, need.step) for need in view.contract.needs}
+    """Where the quotations are from, then of each topic what its section cannot show at a glance."""
+    found = {need: _handed_in(view, need.step) for need in _sections(view)}
     claims = {_said(entry): entry for result in found.values() for entry in result.of("claim")}
     if claims and not any(result.total is None or result.missing for result in found.values()):
         documents = {place.document for entry in claims.values() for place in entry.places}
-        said = f"{counted(len(claims), 'quotation')} from {counted(len(documents), 'document')}"
-        yield f"\nIn the sections below: {said}."
-    short = {_heading(view, need): need for need in view.contract.needs if _is_short(found[need.step])}
-    yield from [""] if short else []
-    yield from (_source(heading, found[need.step].of("claim")) for heading, need in short.items())
-    yield from _concluded(found, {need.title for need in short.values()})
-    unwritten = [heading for need in view.contract.needs if (heading := _heading(view, need)) not in kept]
-    if unwritten:
+        yield f"In the sections below: {counted(len(claims), 'quotation')} from {counted(len(documents), 'document')}."
+    concluded = [one for need in _summarised(view) for one in _handed_in(view, need.step).of("conclusion")]
+    for topic, entries in _by_topic(concluded).items():
+        yield f"\n**{topic or CONCLUSIONS}**\n"
+        yield from (_bullet(entry, concepts(topic)) for entry in entries)
+    if unwritten := [heading for need in found if (heading := _heading(view, need)) not in kept]:
         yield f"\nNot written: {', '.join(unwritten)}."
     if view.contract.accept:
         yield f"\n{NOT_JUDGED}"
 
 
-def _is_short(result: HandedIn) -> bool:
-    return 0 < len(result.of("claim")) <= _FEW and not result.missing
-
-
-def _source(heading: str, claims: Sequence[Entry]) -> str:
-    """Where the quotations of a section are from."""
-    names = ", ".join(dict.fromkeys(name for entry in claims if (name := _name(entry))))
-    return f"- **{heading}**: {counted(len(claims), 'quotation')}{', from ' if names else ''}{names}"
-
-
-def _concluded(found: Mapping[str, HandedIn], short: set[str]) -> Iterator[str]:
-    """The first conclusions of each topic; of a short one, only those that say more than its section."""
-    claims = [entry for result in found.values() for entry in result.of("claim")]
-    told = {words for entry in claims for words in (entry.text, entry.quote) if words}
-    conclusions = [entry for result in found.values() for entry in result.of("conclusion")]
-    for topic, entries in _by_topic(conclusions).items():
-        if shown := [entry for entry in entries if topic not in short or told.isdisjoint({entry.text, entry.quote})]:
-            yield f"\n**{topic or CONCLUSIONS}**\n"
-            yield from (_bullet(entry) for entry in shown[:SUMMARY_LINES])
-
-
 MOST_GROUPS = 6
 MOST_SINGLES = 5
+"""Findings that no other document shares, beside what was counted."""
+MOST_NEAREST = 3
 MOST_CITATIONS = 5
 
 
@@ -344,27 +365,30 @@ def analysis(view: View) -> Reply:
 
 
 def _conclusions(view: View, need: Need, result: HandedIn) -> Iterator[tuple[str, Sequence[str]]]:
-    """Counts first: what several documents say in the same words. Then the findings nearest to the question."""
+    """What most documents say in the same words, counted; then the findings nearest to the question, except where each
+    document is asked about and says its own.
+    """
     claims = [entry for entry in result.of("claim") if entry.places]
     documents = {place.document for entry in claims for place in entry.places}
-    groups: dict[str, list[Entry]] = {}
-    for entry in claims:
-        groups.setdefault(" ".join((entry.quote or entry.text).casefold().split()), []).append(entry)
-    shared = sorted((group for group in groups.values() if len(group) > 1), key=len, reverse=True)
-    for group in shared[:MOST_GROUPS]:
-        cited = list(dict.fromkeys(citation for entry in group for citation in entry.citations))
+    looked_for = concepts(need.title) or concepts(view.contract.question)
+    groups = _alike(claims, looked_for)
+    shared = [group for group in groups if len(group) > 1]
+    counts = sum(map(len, shared)) * 2 >= len(claims) > _FEW
+    for group in shared[:MOST_GROUPS] if counts else ():
+        said = _most_say(group, looked_for)
+        cited = list(dict.fromkeys(one for e in group if _shown(e, looked_for) == said for one in e.citations))
         saying = len({place.document for entry in group for place in entry.places})
-        said = f'"{group[0].quote}"' if group[0].quote else group[0].text
-        more = "" if len(cited) <= MOST_CITATIONS else f" (the first {MOST_CITATIONS} are cited)"
+        more = "" if len(cited) <= MOST_CITATIONS else f" ({MOST_CITATIONS} cited here)"
         yield (
-            f"{need.title}{TOPIC}{saying} of {len(documents)} quoted documents say the same{more}: {said}",
+            f'{need.title}{TOPIC}{saying} of {len(documents)} quoted documents{more} say "{said}"',
             cited[:MOST_CITATIONS],
         )
-    looked_for = concepts(need.title) or concepts(view.contract.question)
-    singles = [group[0] for group in groups.values() if len(group) == 1]
+    if len(claims) <= _FEW or (not counts and is_of_every_document(need.title)):
+        return
+    singles = [group[0] for group in groups if len(group) == 1 or not counts]
     rare = weighed(looked_for, [entry.quote or entry.text for entry in singles])
     nearest = sorted(singles, key=lambda entry: -strength(entry.quote or entry.text, rare))
-    for entry in nearest[:MOST_SINGLES]:
+    for entry in nearest[: MOST_SINGLES if counts else MOST_NEAREST]:
         yield f"{need.title}{TOPIC}{entry.text}", entry.citations
 
 

@@ -5,7 +5,7 @@ Divides many documents among subagents where there is much to read in them, and 
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from itertools import groupby, pairwise
 
 from pydantic import JsonValue
@@ -16,6 +16,7 @@ from waystation.adapters.offline.language import (
     concepts,
     first_words,
     is_of_every_document,
+    sought,
     weighed,
     words,
 )
@@ -142,6 +143,8 @@ SEARCH_LIMIT, FRUGAL_SEARCH_LIMIT = 40, 10
 MOST_SEARCHES = 4
 WORDS_A_QUERY = 8
 NOTES_A_PAGE = 50
+FEW = 5
+"""Documents that are named as not quoted."""
 OPEN_QUESTIONS_CHARACTERS = 400
 """Room that a hand-in keeps for them."""
 NOTHING_MATCHED = "Nothing in the documents matched: "
@@ -260,9 +263,9 @@ class Researcher:
     def _around(self, hit: LineRange) -> Iterator[LineRange]:
         if self._beginnings:
             yield LineRange(document=hit.document, first_line=1, last_line=HEAD_LINES)
-        if not self._beginnings or hit.first_line > HEAD_LINES:
+        if not self._beginnings or hit.last_line > HEAD_LINES:
             after = LINES_BEFORE if self._frugal else LINES_AFTER
-            first = max(1, hit.first_line - LINES_BEFORE)
+            first = max(HEAD_LINES + 1 if self._beginnings else 1, hit.first_line - LINES_BEFORE)
             yield LineRange(document=hit.document, first_line=first, last_line=hit.last_line + after)
 
     def _searching(self) -> Call | None:
@@ -285,9 +288,9 @@ class Researcher:
 
     def _queries(self) -> list[str]:
         """What is looked for in its own words, then in related words, then in the words of title and question."""
-        own = [concept.words[0] for concept in self._looked_for]
+        own = [word for concept in self._looked_for for word in concept.words[:1]]
         related = [word for concept in self._looked_for for word in concept.words[1:]]
-        context = words(f"{self._view.contract.title} {self._view.contract.question}")
+        context = words(sought(f"{self._view.contract.title} {self._view.contract.question}"))
         pool = list(dict.fromkeys([*own, *related]))
         context = [word for word in dict.fromkeys(context) if word not in STOP_WORDS and word not in pool]
         lots = [pool[at : at + WORDS_A_QUERY] for at in range(0, len(pool), WORDS_A_QUERY)]
@@ -304,7 +307,7 @@ class Researcher:
         rare = weighed(self._looked_for, [note.text for note in self._notes])
         rated = [(strength(note.text, rare), note) for note in self._notes]
         best = max((rating for rating, _ in rated), default=0.0)
-        rated.sort(key=lambda item: (-round(item[0]), item[1].place.document))
+        rated.sort(key=lambda item: (0 if self._every_document else -round(item[0], 1), item[1].place.document))
         telling = [note for rating, note in rated if rating >= TELLING * best > 0]
         kept = [note for note in telling if not any(note.place.citation in refusal for refusal in refusals)]
         kept = kept[: len(kept) >> max(0, len(refusals) - 1)]
@@ -333,10 +336,21 @@ class Researcher:
         if unfinished:
             yield f"Not read to the end, because their subagents ended early: {', '.join(unfinished)}."
         if told and quoted < total:
+            others = self._others({note.place.document for note in told})
             yield (
-                f"{quoted} of {total} documents are quoted here; the others were not read for this step or had no "
+                f"{quoted} of {total} documents are quoted here; {others} not read for this step or had no "
                 "passage that matched its words."
             )
+
+    def _others(self, quoted: Set[str]) -> str:
+        """By name where they are few."""
+        contract = self._view.contract
+        names = [label(name) for name in contract.documents if name not in quoted]
+        if contract.last_document is not None or not 0 < contract.document_count - len(quoted) == len(names) <= FEW:
+            return "the others were"
+        return (
+            f"{' and '.join(filter(None, [', '.join(names[:-1]), names[-1]]))} {'was' if len(names) == 1 else 'were'}"
+        )
 
 
 def _visible_notes(view: View) -> Iterator[KeptNote]:

@@ -16,7 +16,7 @@ from pydantic import JsonValue
 from waystation.adapters.anthropic.sse import events
 from waystation.adapters.offline.language import concepts, sentences
 from waystation.adapters.offline.plan import plan, review, revision
-from waystation.adapters.offline.quotes import relevance
+from waystation.adapters.offline.quotes import strength
 from waystation.adapters.offline.replies import PromptCache, Reply, fitted, input_tokens, message
 from waystation.adapters.offline.report import analysis, writing_turn
 from waystation.adapters.offline.research import research
@@ -26,11 +26,11 @@ from waystation.adapters.offline.wire import (
     MAX_OUTPUT,
     OFFLINE_MODEL,
     WINDOW,
+    CountRequest,
     MessagesRequest,
     RequestRefused,
     TextBlock,
-    parsed_count,
-    parsed_request,
+    parsed,
 )
 
 MOST_SENTENCES = 4
@@ -43,7 +43,7 @@ def answer(prompt: str) -> Reply:
     told = sentences(prompt)
     asked = next((sentence for sentence in reversed(told) if sentence.endswith(("?", "？"))), told[-1] if told else "")
     looked_for = concepts(asked)
-    scored = [(relevance(sentence, looked_for), sentence) for sentence in dict.fromkeys(told) if sentence != asked]
+    scored = [(strength(sentence, looked_for), sentence) for sentence in dict.fromkeys(told) if sentence != asked]
     best = sorted((item for item in scored if item[0] > 0), key=lambda item: -item[0])[:MOST_SENTENCES]
     if not best:
         return Reply(text=_NOTHING)
@@ -130,9 +130,9 @@ class OfflineTransport(httpx2.AsyncBaseTransport):
     def _answer(self, method: str, path: str, body: bytes, digest: str) -> httpx2.Response:
         match method, path:
             case "POST", "/v1/messages":
-                return self._message(parsed_request(body), digest)
+                return self._message(parsed(MessagesRequest, body), digest)
             case "POST", "/v1/messages/count_tokens":
-                return httpx2.Response(200, json={"input_tokens": input_tokens(parsed_count(body))})
+                return httpx2.Response(200, json={"input_tokens": input_tokens(parsed(CountRequest, body))})
             case "GET", "/v1/models":
                 page = {"data": [_MODEL], "has_more": False, "first_id": OFFLINE_MODEL, "last_id": OFFLINE_MODEL}
                 return httpx2.Response(200, json=page)

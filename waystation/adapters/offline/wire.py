@@ -1,7 +1,7 @@
 """Requests of the Messages protocol as this model takes them: their shape, and what makes one legal."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, TypeAdapter, ValidationError
 
@@ -156,20 +156,13 @@ class MessagesRequest(CountRequest):
     stream: bool = False
 
 
-def parsed_count(body: bytes) -> CountRequest:
-    """The body of a token count. Raises RequestRefused."""
-    try:
-        request = CountRequest.model_validate_json(body)
-    except ValidationError as error:
-        raise _refusal(error) from None
-    _check(request)
-    return request
+_Request = TypeVar("_Request", bound=CountRequest)
 
 
-def parsed_request(body: bytes) -> MessagesRequest:
-    """The body of a model call. Raises RequestRefused."""
+def parsed(kind: type[_Request], body: bytes) -> _Request:
+    """The body of a model call, or of a token count. Raises RequestRefused."""
     try:
-        request = MessagesRequest.model_validate_json(body)
+        request = kind.model_validate_json(body)
     except ValidationError as error:
         raise _refusal(error) from None
     _check(request)

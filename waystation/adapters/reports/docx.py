@@ -1,5 +1,5 @@
 """A report as DOCX, to be edited and commented on: its looks are styles, its headings make a table of contents, and a
-citation leads to the list of sources and has a footnote where its source is first cited.
+citation leads to the list of sources and has a footnote where its source is first cited, if the pages have room.
 
 The package around it is python-docx's; the text is written as XML, once, since a report can have megabytes. Letters of
 every script are left to the fonts of the program that opens it.
@@ -33,6 +33,7 @@ from waystation.domain.exports import (
     right_to_left,
     shown_citation,
 )
+from waystation.domain.value import strings
 
 _STYLES = Path(__file__).with_name("styles.xml")
 _MAIN = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
@@ -53,6 +54,8 @@ _NARROW, _WIDE = 8, 60
 _LONGEST_PROPERTY = 255
 _MANY = 24
 """Sources that are listed in two columns."""
+_ROOM = 300
+"""Characters of text for each of many sources, with which footnotes leave room for it on the pages."""
 _SECTION = (
     '<w:sectPr><w:footerReference w:type="default" r:id="footer"/><w:type w:val="continuous"/>'
     '<w:pgSz w:w="11906" w:h="16838"/>'
@@ -163,14 +166,17 @@ class _Writer:
     def __init__(self, sources: Iterable[NumberedSource]) -> None:
         self._sources = {source.number: source for source in sources}
         self._cited: set[int] = set()
+        self._notes = True
         self.footnotes: list[str] = []
-        """In the order of the text, which is that of the sources' numbers."""
+        """In the order of the text, which is that of the sources' numbers; none where they would fill the pages."""
         self.addresses: dict[str, str] = {}
         """Where links lead, each with its key."""
         self.firsts: list[tuple[int, int]] = []
         """Level and first number of each list with numbers."""
 
     def whole(self, report: ExportedReport) -> str:
+        text = sum(len(said) for _, said in strings([block.model_dump(mode="json") for block in report.blocks]))
+        self._notes = len(report.sources) <= _MANY or text >= _ROOM * len(report.sources)
         parts = [
             self._words("Title", report.title),
             self._words("Imprint", str(report.imprint)),
@@ -278,7 +284,7 @@ class _Writer:
         if not first:
             return self._link(leads, source)
         mark = ""
-        if source.number == len(self.footnotes) + 1:
+        if self._notes and source.number == len(self.footnotes) + 1:
             words = f"{_NOTED}{_runs(' ')}{_place(source)}"
             paragraph = f'<w:p><w:pPr><w:pStyle w:val="FootnoteText"/></w:pPr>{words}</w:p>'
             self.footnotes.append(f'<w:footnote w:id="{source.number}">{paragraph}</w:footnote>')
