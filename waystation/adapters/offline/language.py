@@ -121,7 +121,7 @@ def stem(word: str) -> str:
     return root[:-1] if len(root) > 3 and root[-1] == root[-2] and root[-1] not in "sl" else root
 
 
-def shown(text: str) -> frozenset[str]:
+def stems_in(text: str) -> frozenset[str]:
     """The stems of a text's words, with one for its figures."""
     found = map(stem, words(text))
     return frozenset([*found, _FIGURE] if _DIGIT.search(text) else found)
@@ -162,7 +162,7 @@ def weighed(looked_for: Sequence[Concept], texts: Sequence[str]) -> tuple[Concep
     """The concepts with less weight for those that more of these texts show (inverse document frequency): of those that
     any of them shows, the rarest keeps its own.
     """
-    present = [shown(text) for text in texts]
+    present = [stems_in(text) for text in texts]
     counts = [sum(not concept.stems.isdisjoint(own) for own in present) for concept in looked_for]
     most = _rarity(min(filter(None, counts), default=0), len(texts))
     return tuple(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import islice
 
-from waystation.adapters.offline.language import Concept, first_words, sentence_spans, shown, stem, weighed, words
+from waystation.adapters.offline.language import Concept, first_words, sentence_spans, stem, stems_in, weighed, words
 from waystation.adapters.offline.view import Exchange
 from waystation.domain.documents import marked_place
 from waystation.domain.exports import SAY_NOTHING_ALONE
@@ -22,7 +22,7 @@ SECOND_BEST = 0.5
 DIRECT_WORDS = 6
 """A header line of no more words says no more than its key and what it shows of the question."""
 
-NAMED = 0.5
+NAMED_SHARE = 0.5
 """Share of a key's words that name what is looked for, from which on its line is an answer."""
 
 LEAST_WORDS = 3
@@ -88,14 +88,14 @@ def strength(text: str, looked_for: Sequence[Concept]) -> float:
     """How directly a quotation speaks of what is looked for: how many of the concepts it shows, where further words of
     the same concept add a quarter each, and its form.
     """
-    present = shown(text)
+    present = stems_in(text)
     return sum(_strength(concept, present) for concept in looked_for) * _form(text, looked_for)
 
 
-def answered(text: str, looked_for: Sequence[Concept]) -> str:
+def entry_value(text: str, looked_for: Sequence[Concept]) -> str:
     """What a header line says of what its key names; empty where that is not looked for, or the text is none."""
     key, value = header_of(text)
-    return value if _named(key, looked_for) >= NAMED else ""
+    return value if _named(key, looked_for) >= NAMED_SHARE else ""
 
 
 def header_of(text: str) -> tuple[str, str]:
@@ -125,7 +125,7 @@ def _scored(candidates: Sequence[Quote], looked_for: Sequence[Concept], code: Se
         yield _Scored(
             quote=quote,
             score=strength(quote.text, rare) if answers else 0.0,
-            matched=wanted & shown(quote.text),
+            matched=wanted & stems_in(quote.text),
             unlike_prose=not answers or bool(header_of(quote.text)[0]),
         )
 
@@ -150,7 +150,7 @@ def _form(text: str, looked_for: Sequence[Concept]) -> float:
     keys, said = list(words(key)), list(words(value))
     own = [word for word in said if word not in _POINTERS and stem(word) not in wanted]
     factor = 1 / (1 + len(text) / 400)
-    if named >= NAMED:
+    if named >= NAMED_SHARE:
         factor *= 1 + 2 * named
     elif key and (_ENVELOPE.issuperset(keys) or (len(own) <= DIRECT_WORDS and ("::" in key or len(own) == len(said)))):
         return 0.0

@@ -29,7 +29,7 @@ from waystation.adapters.offline.quotes import (
     QUOTED,
     TOPIC,
     LineRange,
-    answered,
+    entry_value,
     label,
     places,
     strength,
@@ -265,7 +265,7 @@ def _alike(entries: Iterable[Entry], looked_for: Sequence[Concept]) -> list[list
     wanted = frozenset[str]().union(*(concept.stems for concept in looked_for))
     groups: dict[object, list[Entry]] = {}
     for entry in entries:
-        value = answered(entry.quote, looked_for)
+        value = entry_value(entry.quote, looked_for)
         alike = tuple(word for word in words(value) if stem(word) not in wanted) if value else ()
         groups.setdefault(alike or " ".join((entry.quote or entry.text).casefold().split()), []).append(entry)
     return sorted(groups.values(), key=lambda group: -len(group))
@@ -285,7 +285,7 @@ def _most_say(group: Sequence[Entry], looked_for: Sequence[Concept]) -> str:
 
 def _shown(entry: Entry, looked_for: Sequence[Concept]) -> str:
     """The quoted words; of a header line that names what is asked for, what it says."""
-    return answered(entry.quote, looked_for) or entry.quote or entry.text
+    return entry_value(entry.quote, looked_for) or entry.quote or entry.text
 
 
 def _named(entry: Entry, said: str = "") -> str:
