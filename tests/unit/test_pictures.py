@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from waystation.domain.events import EventKind, TaskEvent
-from waystation.serve.pictures import LEFT, THINNEST, WIDTH, Mark, timeline
+from waystation.serve.pictures import LEFT, MOST_CALLS, THINNEST, WIDTH, Mark, timeline
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -79,3 +79,26 @@ def test_a_task_of_which_no_agent_has_begun_has_no_picture() -> None:
 
 def test_everything_at_one_moment_can_be_drawn() -> None:
     assert marks([WORK[1]])["leg"][0].width == THINNEST
+
+
+def test_of_many_calls_neighbours_are_one_mark_that_leads_to_the_first() -> None:
+    many = [happened(1, "taken")]
+    for turn in range(2 * MOST_CALLS):
+        many += [
+            happened(3 * turn + 2, "called", reference=f"turn-{turn}"),
+            happened(3 * turn + 4, "replied", reference=f"m{turn}", tokens=10, context=turn + 1),
+        ]
+    drawn = marks([*many, happened(6 * MOST_CALLS + 2, "called", reference="turn-x")])
+    assert len(drawn["call"]) == MOST_CALLS
+    assert [one.message for one in drawn["call"]] == [f"m{turn}" for turn in range(0, 2 * MOST_CALLS, 2)]
+    assert drawn["call"][1].title == "2 calls, from turn-2: 10 tokens to turn-3: 10 tokens"
+    assert [one.title for one in drawn["waiting"]] == ["turn-x: no answer yet"]
+
+
+def test_a_line_of_many_points_has_no_two_in_one_place_and_keeps_its_last() -> None:
+    many = [happened(number, "replied", reference=f"m{number}", tokens=1) for number in range(1, 5_000)]
+    drawn = timeline(many, None)
+    assert drawn is not None
+    points = drawn.spent.split()
+    assert len(points) < WIDTH
+    assert (points[0], points[-1]) == ("150,90", "950,14")

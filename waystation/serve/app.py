@@ -15,6 +15,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
@@ -44,6 +45,7 @@ SECONDS_TO_END = 2
 """Listeners to events are let go after so long."""
 CONNECTIONS_AT_ONCE = 900
 """Listeners among them. Whoever comes then is told to come again: a process has some thousand files at most."""
+LEAST_PACKED_BYTES, PACKING_LEVEL = 2_000, 5
 NO_GUARD = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 
 
@@ -138,6 +140,8 @@ def application(site: Site, client: Client, tenant: str, asked: LetIn) -> ASGIAp
         problem = _problem(error)
         return problem_response(*problem) if request.url.path.startswith("/v1/") else site.failed(request, *problem)
 
+    # Streams of events are left as they are.
+    app.add_middleware(GZipMiddleware, minimum_size=LEAST_PACKED_BYTES, compresslevel=PACKING_LEVEL)
     app.add_exception_handler(WaystationError, told)
     app.add_exception_handler(RequestValidationError, told)
     app.add_exception_handler(ValidationError, told)

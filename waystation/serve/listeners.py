@@ -5,8 +5,8 @@ nobody, and costs its connection alone.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator
+from collections import OrderedDict, deque
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from waystation.client import Client
@@ -19,6 +19,8 @@ EVENT_STREAM = "text/event-stream"
 LOOK_SECONDS = 0.2
 RECENT = 1_000
 """Events in memory. Who is further behind reads from the store."""
+EVENTS_AT_ONCE, MOST_KNOWN = 5_000, 20_000
+"""Of tasks whose pages are looked at: from the store, and in memory."""
 ALIVE_SECONDS = 15.0
 """After so long without an event a listener gets an empty comment: a connection that is gone is found out by that."""
 RETRY = b"retry: 1000\n\n"
@@ -26,11 +28,34 @@ RETRY = b"retry: 1000\n\n"
 ALIVE = b":\n\n"
 
 
+class KnownEvents:
+    """All events of the tasks that were looked at last: from the store come those that are new since."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._known: OrderedDict[str, list[TaskEvent]] = OrderedDict()
+
+    async def of(self, task_id: str) -> Sequence[TaskEvent]:
+        """Every one of the task, in their order. Raises UnknownTask."""
+        found = list(self._known.get(task_id, ()))
+        while True:
+            page = await self._client.events(found[-1].number if found else 0, task_id, EVENTS_AT_ONCE)
+            found.extend(page.events)
+            if len(page.events) < EVENTS_AT_ONCE:
+                break
+        self._known[task_id] = found
+        self._known.move_to_end(task_id)
+        while len(self._known) > 1 and sum(map(len, self._known.values())) > MOST_KNOWN:
+            self._known.popitem(last=False)
+        return found
+
+
 class Feed:
     """The newest events of the server's tenant, as long as anybody listens."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self.known = KnownEvents(client)
         self._recent: deque[TaskEvent] = deque()
         self._since = self._upto = 0
         """Of the tenant's events, `_recent` has those behind the first number and up to the second."""

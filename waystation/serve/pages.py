@@ -30,6 +30,7 @@ from waystation.serve.api import (
     AgentPath,
     Asking,
     Denial,
+    Feeding,
     Grant,
     NewEdit,
     NewFork,
@@ -144,14 +145,18 @@ def with_matches(query: str, found: Excerpt) -> FoundStretch:
 
 @pages.get("/tasks/{task}")
 async def task_page(
-    request: Request, client: Asking, task: TaskPath, since: Annotated[int | None, Query(ge=0, le=LAST_NUMBER)] = None
+    request: Request,
+    client: Asking,
+    feed: Feeding,
+    task: TaskPath,
+    since: Annotated[int | None, Query(ge=0, le=LAST_NUMBER)] = None,
 ) -> HTMLResponse:
     """One task as it is now; where no server answers, as the store has it. It is followed while it works, and where it
     was over and has been made to go on `since` that event, until it is over again.
     """
     task_id = await client.resolve(task)
     seen = await client.newest_event()
-    parts = await shown_task(client, task_id)
+    parts = await shown_task(client, task_id, await feed.known.of(task_id))
     progress = parts.view.progress
     follows = not progress.phase.over or (since is not None and parts.ended <= since)
     return _page(

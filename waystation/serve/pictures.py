@@ -5,7 +5,7 @@ Drawn by the server, the lanes of events alone: marks are links, and nothing of 
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
@@ -19,8 +19,10 @@ WIDTH, LEFT, ROW, TOP = 960, 150, 30, 22
 THINNEST = 3.0
 """So wide a stretch is at least, however short it was."""
 CURVE_HEIGHT = 90
-MOST_CALLS = 400
-"""A lane with more calls shows its legs and compactions alone: marks under a unit apart cannot be told."""
+MOST_CALLS = 80
+"""Of a lane. With more, calls that follow each other are one mark: nobody can point at what is a few units wide."""
+THINNED = 2.0
+"""So far apart are points of a line at least, but for its last one."""
 BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y = 190, 46, 50, 16
 """Of the plan's picture, in its own units."""
 LONGEST_LABEL = 22
@@ -231,8 +233,6 @@ def _pauses(events: Sequence[TaskEvent], clock: _Clock, now: datetime | None) ->
 
 def _calls(events: Sequence[TaskEvent], clock: _Clock) -> list[Mark]:
     """From each call to its reply; one that was never answered is told apart."""
-    if sum(one.kind == "called" for one in events) > MOST_CALLS:
-        return []
     found: list[Mark] = []
     called: TaskEvent | None = None
     for one in events:
@@ -247,6 +247,21 @@ def _calls(events: Sequence[TaskEvent], clock: _Clock) -> list[Mark]:
             called = None
     if called is not None:
         found.append(_stretch("waiting", called.at, called.at, clock, f"{called.reference}: no answer yet"))
+    return _together(found)
+
+
+def _together(calls: Sequence[Mark]) -> list[Mark]:
+    """At most so many of those that were answered, each with what the first of its calls leads to."""
+    answered = [one for one in calls if one.kind == "call"]
+    size = -(-len(answered) // MOST_CALLS)
+    if size <= 1:
+        return [*calls]
+    found = [one for one in calls if one.kind != "call"]
+    for place in range(0, len(answered), size):
+        part = answered[place : place + size]
+        first, last = part[0], part[-1]
+        width = round(last.x + last.width - first.x, 1)
+        found.append(first._replace(width=width, title=f"{len(part)} calls, from {first.title} to {last.title}"))
     return found
 
 
@@ -259,25 +274,35 @@ def _context(events: Sequence[TaskEvent], clock: _Clock, y: int, fullest: int) -
     calls = [one for one in events if one.context]
     if len(calls) < 2:
         return ""
-    return " ".join(f"{clock.at(one.at)},{y + ROW - 4 - (ROW - 8) * one.context / fullest:.1f}" for one in calls)
+    return _line((clock.at(one.at), y + ROW - 4 - (ROW - 8) * one.context / fullest) for one in calls)
+
+
+def _line(points: Iterable[tuple[float, float]]) -> str:
+    """The points of a line, without those that stand where the one before them does; the last is kept."""
+    found: list[tuple[float, float]] = []
+    for x, y in points:
+        if len(found) > 1 and x - found[-2][0] < THINNED:
+            found[-1] = (x, y)
+        else:
+            found.append((x, y))
+    return " ".join(f"{x:g},{round(y, 1):g}" for x, y in found)
 
 
 def _spent(events: Sequence[TaskEvent], clock: _Clock) -> tuple[str, str]:
     whole = sum(one.tokens for one in events)
     if not whole:
         return "", ""
-    points, spent = [f"{LEFT},{CURVE_HEIGHT}"], 0
+    points, spent = [(float(LEFT), float(CURVE_HEIGHT))], 0
     for one in events:
         if one.tokens:
             before, spent = spent, spent + one.tokens
             x = clock.at(one.at)
-            points += [f"{x},{_height(before, whole)}", f"{x},{_height(spent, whole)}"]
-    points.append(f"{WIDTH - 10},{_height(spent, whole)}")
-    return " ".join(points), f"{whole:,} tokens, cached ones included"
+            points += [(x, _height(before, whole)), (x, _height(spent, whole))]
+    return _line([*points, (WIDTH - 10.0, _height(spent, whole))]), f"{whole:,} tokens, cached ones included"
 
 
 def _height(spent: int, whole: int) -> float:
-    return round(CURVE_HEIGHT - (CURVE_HEIGHT - 14) * spent / whole, 1)
+    return CURVE_HEIGHT - (CURVE_HEIGHT - 14) * spent / whole
 
 
 def _ticks(clock: _Clock) -> tuple[Tick, ...]:

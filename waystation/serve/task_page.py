@@ -26,12 +26,11 @@ from waystation.domain.foreign import plain
 from waystation.domain.privacy import PLACEHOLDER
 from waystation.domain.task import Approval
 from waystation.markdown import exported_report
+from waystation.serve.listeners import KnownEvents
 from waystation.serve.pictures import BOX_HEIGHT, BOX_WIDTH, Picture, Timeline, bar, picture, timeline
 from waystation.task_view import PendingApproval, TaskView
 
 FOLDER = Path(__file__).parent
-MOST_EVENTS = 2_000
-"""At once, of the store."""
 FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
@@ -130,12 +129,13 @@ class ShownTask(NamedTuple):
     """Number of the event with which it ended last; 0 before."""
 
 
-async def shown_task(client: Client, task_id: str, kind: Literal["pages", "file"] = "pages") -> ShownTask:
+async def shown_task(
+    client: Client, task_id: str, events: Sequence[TaskEvent], kind: Literal["pages", "file"] = "pages"
+) -> ShownTask:
     """The task as it is now; where no server answers, as the store has it. Raises UnknownTask."""
     view = await client.with_stored(await client.with_origins(await client.last_known(task_id)))
     progress = view.progress
     states = {step.id: str(step.state) for step in progress.steps}
-    events = await _happened(client, task_id)
     exported = await exported_of(client, view)
     return ShownTask(
         view=view,
@@ -146,16 +146,6 @@ async def shown_task(client: Client, task_id: str, kind: Literal["pages", "file"
         agents=tuple(dict.fromkeys(one.agent for one in events if one.agent)),
         ended=max([one.number for one in events if one.kind == "ended"], default=0),
     )
-
-
-async def _happened(client: Client, task_id: str) -> Sequence[TaskEvent]:
-    """All of the task's events."""
-    found: list[TaskEvent] = []
-    while True:
-        page = await client.events(found[-1].number if found else 0, task_id, MOST_EVENTS)
-        found.extend(page.events)
-        if len(page.events) < MOST_EVENTS:
-            return found
 
 
 async def exported_of(client: Client, view: TaskView) -> ExportedReport | None:
@@ -178,7 +168,7 @@ async def run_file(client: Client, task_id: str) -> str:
     """The whole run as one HTML file that loads nothing: the page of its task, its bill, and what every agent said and
     was told, with placeholders for what was redacted. Raises UnknownTask; BadInput where it was forgotten.
     """
-    parts = await shown_task(client, task_id, "file")
+    parts = await shown_task(client, task_id, await KnownEvents(client).of(task_id), "file")
     logs = {agent: shown(await client.transcript(task_id, agent)) for agent in parts.agents}
     bill = await client.bill(task_id)
     style = Markup((FOLDER / "static" / "style.css").read_text(encoding="utf-8"))
