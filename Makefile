@@ -13,7 +13,7 @@ MACOS := 14.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check lint wheel compose-check map trips lookalikes test-servers chaos mutations pump bench-budgets bench-context bench-privacy bench-memory bench-cache try-local platforms pythons format lock clean
+.PHONY: help setup demo test test-all check lint wheel compose-check map trips lookalikes test-servers chaos mutations pump load bench-pages bench-budgets bench-context bench-privacy bench-memory bench-cache try-local platforms pythons format lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -58,6 +58,9 @@ pump: $(STAMP) ## Give every pattern texts that are made to slow it down, up to 
 wheel: $(STAMP) ## Build the distributions, install the wheel elsewhere, and run its demo to a report
 	$(BIN)/python -m pytest tests/packaging -m installed
 
+load: $(STAMP) ## Many tasks at once on servers, with workers that are killed: `make load TASKS=60 AT_ONCE=12`
+	TASKS=$(or $(TASKS),60) AT_ONCE=$(or $(AT_ONCE),12) $(BIN)/python -m benchmarks.load
+
 bench-budgets: $(STAMP) ## Measure what budgets, pauses and orchestration hold and cost; takes half an hour
 	$(BIN)/python -m benchmarks.budgets
 
@@ -69,6 +72,9 @@ bench-privacy: $(STAMP) ## Measure what redaction finds, what comes through a wh
 
 bench-memory: $(STAMP) ## Measure what memory finds again, and how fast
 	$(BIN)/python -m benchmarks.memory
+
+bench-pages: $(STAMP) ## Measure pages of a long task, and 500 listeners beside an agent at work
+	$(BIN)/python -m benchmarks.pages
 
 bench-cache: $(STAMP) ## Measure what of an agent's input is read from the prompt cache, and what breaks it
 	$(BIN)/python -m benchmarks.cache

@@ -1,0 +1,264 @@
+"""Many tasks at once on servers, undisturbed and with workers that are killed: `make load TASKS=60 AT_ONCE=12`.
+
+PostgreSQL, a Temporal server, a Qdrant server's protocol, and two worker processes for each queue; the model is the
+offline one behind HTTP, which answers at once, in this process. In the second round a worker is killed every few
+seconds, the kinds in turn; all connections of the database are cut once, and Qdrant refuses everything for a while.
+"""
+
+import asyncio
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+from temporalio.client import Client as TemporalClient
+
+from benchmarks.budgets.tables import show
+from tests.end_to_end.messages_server import running_messages_server
+from tests.end_to_end.shell import Shell, end, until
+from tests.end_to_end.test_servers import ready, temporal
+from tests.ports import free_port
+from tests.postgres import PostgresServer, running_postgres
+from tests.qdrant_server import QdrantStub, running_qdrant
+from waystation.client import Client
+from waystation.domain.amount import Limit
+from waystation.domain.errors import StoreUnavailable, Unreachable
+from waystation.domain.task import SourceDocument, TaskPhase, TaskRequest
+from waystation.settings import Settings
+from waystation.stores import data_converter
+from waystation.task_view import Submitted
+
+TASKS, AT_ONCE = (int(os.environ.get(name, usual)) for name, usual in (("TASKS", "60"), ("AT_ONCE", "12")))
+QUEUES, OF_EACH = ("workflows", "agents", "context"), 2
+SESSIONS = 5
+KILL_EVERY = 10.0
+"""Seconds between two kills."""
+REFUSED_REQUESTS = 40
+"""That Qdrant answers with 503, one after another."""
+DOCUMENTS = tuple(
+    SourceDocument(
+        name=f"sheet-{sheet}.md",
+        text="\n\n".join(
+            f"Harbour Nordvik {sheet}-{line} has a depth of {line % 17 + 3} metres at low water." for line in range(120)
+        ),
+    )
+    for sheet in range(4)
+)
+QUESTION = "Which harbours does the survey name, and what does it say about their depth?"
+BUDGET, WINDOW = Limit(tokens=400_000), 6_000
+LOOK = 0.5
+
+
+Place = tuple[str, int]
+"""A queue, and which of its processes."""
+Process = subprocess.Popen[bytes]
+
+
+@dataclass
+class Fleet:
+    """Worker processes, each of which can be killed and is then there again."""
+
+    shell: Shell
+    folder: Path
+    running: dict[tuple[str, int], subprocess.Popen[bytes]] = field(
+        default_factory=dict[tuple[str, int], subprocess.Popen[bytes]]
+    )
+    kills: int = 0
+    most_megabytes: dict[str, float] = field(default_factory=dict[str, float])
+    """By queue, the largest process that was seen."""
+
+    def start(self, queue: str, number: int) -> Callable[[], bool]:
+        """Begin it; whether it is ready is to be asked."""
+        health = f"127.0.0.1:{free_port()}"
+        shell = self.shell.with_settings(WAYSTATION_HEALTH_ADDRESS=health)
+        self.running[queue, number] = shell.start("worker", "--queues", queue, log=self.folder / f"{queue}.log")
+        return lambda: ready(health)
+
+    def kill(self, queue: str, number: int) -> None:
+        """Without a warning; another one is begun at once."""
+        process = self.running[queue, number]
+        process.kill()
+        process.wait()
+        self.kills += 1
+        self.start(queue, number)
+
+    def look(self) -> None:
+        """Note what memory they have."""
+        for (queue, _), process in self.running.items():
+            try:
+                size = psutil.Process(process.pid).memory_info().rss / 1e6
+            except psutil.NoSuchProcess:
+                continue
+            self.most_megabytes[queue] = max(size, self.most_megabytes.get(queue, 0.0))
+
+
+@contextmanager
+def fleet(shell: Shell, folder: Path) -> Generator[Fleet]:
+    """All of them, ready."""
+    found = Fleet(shell, folder)
+    try:
+        waiting = [found.start(queue, number) for number in range(OF_EACH) for queue in QUEUES]
+        for is_ready in waiting:
+            until(is_ready, 300, "readiness of the workers")
+        yield found
+    finally:
+        for process in found.running.values():
+            end(process)
+
+
+class Round(NamedTuple):
+    """What became of its tasks."""
+
+    name: str
+    seconds: float
+    turns: int
+    phases: Sequence[TaskPhase]
+    history_bytes: Sequence[int]
+    history_events: Sequence[int]
+    connections: int
+    """Most that the database had at once."""
+
+
+async def work(shell: Shell, name: str, trouble: "Trouble") -> Round:
+    """Hand in all tasks, so many of them at work at once, and wait for each."""
+    settings, slots, most = Settings(), asyncio.Semaphore(AT_ONCE), 0
+    server = await TemporalClient.connect(shell.settings["TEMPORAL_ADDRESS"], data_converter=data_converter(settings))
+    disturbing = asyncio.create_task(trouble.go_on()) if name == "killed" else None
+    before = len(await asyncio.to_thread(shell.paid_turns))
+    async with await Client.connect(settings) as client:
+
+        async def one(number: int) -> tuple[TaskPhase, int, int]:
+            async with slots:
+                asked = TaskRequest(
+                    question=QUESTION,
+                    tenant=settings.tenant,
+                    session=f"{name}-{number % SESSIONS}",
+                    request_id=f"{name}-{number}",
+                    budget=BUDGET,
+                    window=WINDOW,
+                )
+                handle = server.get_workflow_handle((await handed_in(client, asked)).task_id)
+                await handle.result()
+                seen = (await handle.describe()).raw_description.workflow_execution_info
+                phase = (await client.progress(handle.id)).progress.phase
+                return phase, seen.history_size_bytes, seen.history_length
+
+        began = time.perf_counter()
+        working = asyncio.gather(*(one(number) for number in range(TASKS)))
+        while not working.done():
+            most = max(most, await asyncio.to_thread(connections, trouble.postgres))
+            trouble.fleet.look()
+            await asyncio.wait([working], timeout=LOOK)
+        phases, sizes, events = zip(*(await working), strict=True)
+        took = time.perf_counter() - began
+    if disturbing is not None:
+        disturbing.cancel()
+        await asyncio.gather(disturbing, return_exceptions=True)
+    turns = len(await asyncio.to_thread(shell.paid_turns)) - before
+    return Round(name, took, turns, phases, sizes, events, most)
+
+
+async def handed_in(client: Client, asked: TaskRequest) -> Submitted:
+    """The task, also where the database or a worker was away for a moment: the same request finds the same task."""
+    while True:
+        try:
+            return await client.submit(asked, DOCUMENTS)
+        except (StoreUnavailable, Unreachable):
+            await asyncio.sleep(LOOK)
+
+
+@dataclass
+class Trouble:
+    """Kills workers in turn, and once each fails what they stand on."""
+
+    fleet: Fleet
+    postgres: PostgresServer
+    qdrant: QdrantStub
+    turn: int = 0
+
+    async def go_on(self) -> None:
+        """Until it is cancelled."""
+        kinds = [(queue, number) for number in range(OF_EACH) for queue in QUEUES]
+        while True:
+            await asyncio.sleep(KILL_EVERY)
+            await asyncio.to_thread(self.fleet.kill, *kinds[self.turn % len(kinds)])
+            self.turn += 1
+            if self.turn == 2:
+                cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+                await asyncio.to_thread(self.postgres.run, cut)
+            if self.turn == 3:
+                self.qdrant.fail_next(REFUSED_REQUESTS, 503)
+
+
+def connections(postgres: PostgresServer) -> int:
+    """That the database has, ours left out."""
+    return int(postgres.run("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'")) - 1
+
+
+def measure(folder: Path) -> None:
+    """Both rounds, and the table."""
+    with ExitStack() as stack:
+        model = stack.enter_context(running_messages_server(delay=0.0))
+        postgres = stack.enter_context(running_postgres())
+        qdrant = stack.enter_context(running_qdrant())
+        settings = {
+            "ANTHROPIC_API_KEY": "a-key-for-tests",
+            "ANTHROPIC_BASE_URL": model.url,
+            "DATABASE_URL": postgres.new_database(),
+            "QDRANT_URL": qdrant.url,
+            "WAYSTATION_QDRANT_GRPC_PORT": "0",
+            "WAYSTATION_KEY": "17" * 32,
+            "TEMPORAL_ADDRESS": stack.enter_context(temporal(folder)),
+        }
+        shell = Shell(folder / "home", settings)
+        assert shell.run("store", "migrate").returncode == 0
+        with shell.as_own(), fleet(shell, folder) as workers:
+            trouble = Trouble(workers, postgres, qdrant)
+            rounds = [asyncio.run(work(shell, name, trouble)) for name in ("undisturbed", "killed")]
+    _show(rounds, workers, len(model.answered))
+
+
+def _show(rounds: Sequence[Round], workers: Fleet, answered: int) -> None:
+    rates = [one.turns / one.seconds for one in rounds]
+    rows = [
+        (
+            one.name,
+            f"{one.seconds:.0f} s",
+            f"{one.turns:,}",
+            f"{rate:.1f}",
+            f"{rate / rates[0]:.2f}",
+            f"{sum(phase is TaskPhase.DONE for phase in one.phases)} of {TASKS}",
+            f"{statistics.median(one.history_bytes) / 1_000:.0f} kB",
+            f"{statistics.median(one.history_events):.0f}",
+            one.connections,
+        )
+        for one, rate in zip(rounds, rates, strict=True)
+    ]
+    head = (
+        "round",
+        "took",
+        "turns",
+        "turns a second",
+        "ratio",
+        "done",
+        "history of a task",
+        "its events",
+        "connections",
+    )
+    show(f"{TASKS} tasks, {AT_ONCE} at once, {OF_EACH} processes for each queue, {workers.kills} kills", head, rows)
+    sizes = ", ".join(f"{queue} {size:.0f} MB" for queue, size in sorted(workers.most_megabytes.items()))
+    committed = sum(one.turns for one in rounds)
+    print(f"\nLargest process of each kind: {sizes}.")
+    print(f"{committed:,} turns were committed; the model answered {answered - committed} more, for who was killed.")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        measure(Path(name))
