@@ -201,3 +201,48 @@ async def test_a_stream_that_is_no_reply_counts_as_perhaps_billed(case: str, pro
 async def test_what_is_odd_and_a_reply_all_the_same_goes_to_the_agent(reply: ModelReply, protocol: Protocol) -> None:
     client = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: sent(protocol, reply)))
     assert await PROTOCOLS[protocol]("key", "http://model.test", http_client=client).complete(REQUEST) == reply
+
+
+def chunked(*chunks: JsonValue) -> httpx2.Response:
+    parts = [f"data: {json.dumps(chunk)}\n\n" for chunk in chunks]
+    return httpx2.Response(200, headers=STREAM, text="".join([*parts, "data: [DONE]\n\n"]))
+
+
+async def chat_reply(answer: httpx2.Response, **asked: object) -> ModelReply:
+    client = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: answer))
+    model = openai_model("key", "http://model.test", http_client=client)
+    return await model.complete(REQUEST.model_copy(update=asked))
+
+
+NULLS: dict[str, JsonValue] = {
+    "model": {"model": None, "choices": []},
+    "choices": {"choices": None},
+    "a choice's delta": {"choices": [{"delta": None, "finish_reason": None}]},
+    "all of a delta": {"choices": [{"delta": {"content": None, "reasoning_content": None, "tool_calls": None}}]},
+    "a call's function": {"choices": [{"delta": {"tool_calls": [{"index": 0, "id": None, "function": None}]}}]},
+}
+
+
+@pytest.mark.parametrize("case", NULLS)
+async def test_null_in_a_piece_means_what_the_field_means_where_it_is_missing(case: str) -> None:
+    first, *others = chat_chunks(CALLING)
+    assert await chat_reply(chunked(first, NULLS[case], *others)) == CALLING
+
+
+def reasoned(**delta: JsonValue) -> httpx2.Response:
+    return chunked({"model": "m", "choices": [{"delta": delta}]}, *chat_chunks(FINE))
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [{"reasoning_content": "Hm."}, {"reasoning": "Hm."}, {"reasoning_details": [{"type": "reasoning.encrypted"}]}],
+    ids=["reasoning_content", "reasoning", "reasoning_details"],
+)
+async def test_a_reply_by_chat_completions_says_that_there_was_thinking_behind_it(delta: dict[str, JsonValue]) -> None:
+    reply = await chat_reply(reasoned(**delta))
+    assert (reply.thought, reply.blocks) == (True, FINE.blocks)
+
+
+async def test_who_is_asked_to_think_may_have_thought_unseen() -> None:
+    assert (await chat_reply(reasoned(), effort="high")).thought
+    assert not (await chat_reply(reasoned(reasoning_content="", reasoning=None))).thought

@@ -138,7 +138,8 @@ class MeteredModel:
         """The reply; what its endpoint did not report is reckoned with what it can have been at most."""
         reply = await self.model.complete(call.request)
         most = call.request.max_output
-        said = reply_bound(reply.blocks, most) if reply.blocks or reply.usage.prompt else most
+        shown = not reply.thought and bool(reply.blocks or reply.usage.prompt)
+        said = reply_bound(reply.blocks, most) if shown else most
         return reply.model_copy(update={"usage": reply.usage.completed(call.worst_case.tokens - most, said)})
 
 

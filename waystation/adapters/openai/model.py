@@ -43,7 +43,7 @@ class OpenAIModel:
         of_maker = self._url.startswith(OPENAI_URL)
         body = wire.request_body(request, self._endpoint.of(request.model), of_maker=of_maker)
         timeout = silence_limit(self._patience.before(thinks=request.effort is not None))
-        reply = wire.ChatReply()
+        reply = wire.ChatReply(thought=request.effort is not None)
         async with _errors(), self._client.stream("POST", self._url, json=body, timeout=timeout) as response:
             if not response.is_success:
                 raise _refusal(response, fault_of(await response.aread())).error
