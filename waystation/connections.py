@@ -15,6 +15,7 @@ import httpx2
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from waystation.domain.errors import (
+    EndpointBroken,
     ModelError,
     ModelGone,
     ModelRejected,
@@ -144,6 +145,13 @@ _NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout,
 LONGER = "WAYSTATION_MODEL_PATIENCE and WAYSTATION_MODEL_PATIENCE_THINKING say how long it is waited for"
 CUT_OFF = "the model's reply was cut off"
 NO_STREAM = "the endpoint answered with something else than an event stream; check its URL"
+PAGE = "the endpoint answered with a page, as proxies and sign-ins do; check its URL"
+
+
+def no_stream(content_type: str) -> ModelError:
+    """Our error for what came in the place of a stream: a page was certainly not billed, anything else perhaps."""
+    return EndpointBroken(PAGE) if content_type.startswith("text/html") else ModelUnavailable(NO_STREAM)
+
 
 _SAFE = proven(r"[A-Za-z0-9_.:-]{1,80}")
 

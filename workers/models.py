@@ -15,6 +15,7 @@ from waystation.connections import Patience
 from waystation.domain.endpoints import Endpoints, ModelEndpoint, NamedEndpoint
 from waystation.domain.errors import (
     BadInput,
+    EndpointBroken,
     ModelError,
     ModelGone,
     ModelRejected,
@@ -58,7 +59,7 @@ class ModelSwitch:
         for model in self._order(request):
             try:
                 reply = await self._of(model).complete(_placed(request, model))
-            except (ModelUnavailable, SpendingLimitReached, ModelGone) as error:
+            except (ModelUnavailable, SpendingLimitReached, ModelGone, EndpointBroken) as error:
                 if _waits(error) or not self._rested(model, request, error) or not request.fallbacks:
                     raise
                 if isinstance(error, ModelUnavailable) and error.possibly_billed:

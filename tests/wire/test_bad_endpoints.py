@@ -14,6 +14,7 @@ from waystation.adapters.anthropic.model import anthropic_model
 from waystation.adapters.anthropic.sse import events
 from waystation.adapters.openai.model import openai_model
 from waystation.domain.errors import (
+    EndpointBroken,
     ModelError,
     ModelGone,
     ModelRejected,
@@ -26,9 +27,9 @@ from waystation.ports import ChatModel, ModelReply, ModelRequest, StopReason
 from waystation.testing import scripted_reply
 
 Protocol = Literal["messages", "chat completions"]
-State = Literal["retried", "retried, perhaps billed", "a person pays", "no such model", "refused", "blocked"]
-"""What becomes of a call: another attempt; the same, shown as possibly billed; a pause; another model's; its task's end
-with the cause."""
+State = Literal["retried", "retried, perhaps billed", "a person pays", "broken", "no such model", "refused", "blocked"]
+"""What becomes of a call: another attempt; the same, shown as possibly billed; a pause for money, or for the
+endpoint; another model's; its step's end with the cause."""
 PROTOCOLS: dict[Protocol, Callable[..., ChatModel]] = {"messages": anthropic_model, "chat completions": openai_model}
 SECRET = "the patient is called Ada"
 REQUEST = ModelRequest(model="m", system="Work.", messages=(user_text("m1", SECRET),), max_output=50)
@@ -43,6 +44,9 @@ def state_of(error: ModelError) -> State:
             return "blocked"
         case ModelGone():
             return "no such model"
+        case EndpointBroken():
+            assert not error.possibly_billed
+            return "broken"
         case ModelRejected():
             return "refused"
         case SpendingLimitReached():
@@ -101,8 +105,13 @@ REFUSALS: dict[str, tuple[httpx2.Response, State, str]] = {
     ),
     "a page that asks for a name": (
         httpx2.Response(200, headers={"content-type": "text/html"}, content="<html>Sign in</html>"),
+        "broken",
+        "answered with a page, as proxies and sign-ins do; check its URL",
+    ),
+    "a reply that is no stream": (
+        said(200, {"choices": [], "content": []}),
         "retried, perhaps billed",
-        "something else than an event stream",
+        "something else than an event stream; check its URL",
     ),
     "a filter before the reply": (
         said(400, error("Output blocked by content filtering policy")),

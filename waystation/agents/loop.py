@@ -22,7 +22,7 @@ from waystation.domain.budget import delay_seconds
 from waystation.domain.compaction.history import view
 from waystation.domain.compaction.tokens import correction, request_tokens
 from waystation.domain.decisions import QUESTIONS_AT_ONCE, ActionDecision, ActionQuestion, digest_of, question_on
-from waystation.domain.errors import ReplyBlocked, SpendingLimitReached, TextHeldBack
+from waystation.domain.errors import EndpointBroken, ModelUnavailable, ReplyBlocked, SpendingLimitReached, TextHeldBack
 from waystation.domain.layers import Reminder, recent_failures
 from waystation.domain.leg import (
     ActionsAsked,
@@ -295,13 +295,28 @@ class Turns:
         key = CallKey("turn", str(at.transcript.turns + 1))
         try:
             reply, charge = await self.loop.model.ask(at.fence, key, call)
-        except SpendingLimitReached as limit:
-            return ProviderLimit(standing=at.standing, reason=str(limit))
+        except (SpendingLimitReached, EndpointBroken) as stopped:
+            await at.recount()
+            return ProviderLimit(standing=at.standing, reason=str(stopped))
+        except ModelUnavailable as failed:
+            if (spent := await self._spent_by(failed, shown)) is None:
+                raise
+            return spent
         except ReplyBlocked as blocked:
             await at.recount()
             return at.stopped(str(blocked))
         at.scale = correction(request_tokens(at.fixed, shown), reply.usage.reported_prompt)
         return await self._take(reply, charge)
+
+    async def _spent_by(self, failed: ModelUnavailable, shown: tuple[Message, ...]) -> AllowanceSpent | None:
+        """The leg's end where a call that brought no reply may have been billed, and nothing is left for another."""
+        if not failed.possibly_billed:
+            return None
+        await self.at.recount()
+        again = await affordable(self.at, shown, self.loop.model)
+        if not isinstance(again, TooDear):
+            return None
+        return AllowanceSpent(standing=self.at.standing, needed=again.needed, unanswered=str(failed))
 
     async def _take(self, reply: ModelReply, charge: Charge) -> LegOutcome | None:
         at = self.at
