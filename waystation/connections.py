@@ -12,7 +12,7 @@ from math import isfinite
 from typing import Literal, NamedTuple
 
 import httpx2
-from pydantic import BaseModel, JsonValue, ValidationError
+from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from waystation.domain.errors import (
     EndpointBroken,
@@ -117,6 +117,8 @@ _CAUSES = {
     "maximum context": OVER_WINDOW,
     "input is too long": OVER_WINDOW,
     "maximum number of tokens allowed": OVER_WINDOW,
+    "`inputs` tokens + `max_new_tokens` must be": OVER_WINDOW,
+    "`inputs` must have less than": OVER_WINDOW,
     "credit balance is too low": NO_CREDIT,
     "insufficient_quota": NO_CREDIT,
     "exceeded your current quota": NO_CREDIT,
@@ -138,6 +140,8 @@ from 400 on that say no more by themselves."""
 _SAYS_LITTLE = frozenset({400, 403, 404, 422, 429})
 _OF_A_REQUEST = frozenset({400, 422})
 """Where words about the request, and not about the account, may stand."""
+_OF_A_LONG_REQUEST = frozenset({413, 500})
+"""What some servers say of a request over the window, beside the two."""
 _OF_AN_ACCOUNT = frozenset({NO_CREDIT, _GONE, _NO_ACCESS, _RETIRED, _NO_CREDENTIALS})
 
 _NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
@@ -184,11 +188,16 @@ class VendorFault(BaseModel):
         return named.code if isinstance(named.code, str) and not named.code.isdigit() else named.type or ""
 
 
+_ANY: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
+
+
 def fault_of(body: object) -> VendorFault:
-    """What is said, in JSON or as read from it; nothing where it is a page, or has no shape that is known."""
+    """What is said, in JSON or as read from it, also as the only one of a list; nothing where it is a page, or has no
+    shape that is known.
+    """
     try:
-        written = isinstance(body, str | bytes)
-        return VendorFault.model_validate_json(body) if written else VendorFault.model_validate(body)
+        read = _ANY.validate_json(body) if isinstance(body, str | bytes) else _ANY.validate_python(body)
+        return VendorFault.model_validate(read[0] if isinstance(read, list) and read else read)
     except ValidationError:
         return VendorFault()
 
@@ -218,6 +227,7 @@ class VendorRefusal(NamedTuple):
         status = self.status if self.status >= 400 else 400 if row is TABLE[400] else 0
         found = next((cause for sign, cause in _CAUSES.items() if sign in said), "")
         fitting = status in _OF_A_REQUEST or (status in _SAYS_LITTLE and found in _OF_AN_ACCOUNT)
+        fitting = fitting or (found == OVER_WINDOW and status in _OF_A_LONG_REQUEST)
         return found if found and fitting else row.meaning
 
     @property
@@ -236,7 +246,7 @@ class VendorRefusal(NamedTuple):
             return ModelUnavailable(message, retry_after=delay)
         if row.verdict == "no money" or self.meaning == NO_CREDIT:
             return SpendingLimitReached(message)
-        if row.verdict == "final":
+        if row.verdict == "final" or self.meaning == OVER_WINDOW:
             gone = row is TABLE[404] or self.meaning in {_GONE, _RETIRED}
             return ModelGone(message) if gone else ModelRejected(message)
         return ModelUnavailable(message, retry_after=delay, possibly_billed=row.verdict == "unclear")

@@ -65,6 +65,7 @@ def error(words: str, kind: str = "", **more: JsonValue) -> JsonValue:
     return {"error": {"message": words, "type": kind, **more}}
 
 
+TGI_WORDS = "`inputs` tokens + `max_new_tokens` must be <= 4096."
 REFUSALS: dict[str, tuple[httpx2.Response, State, str]] = {
     "a wrong key": (said(401, error("invalid x-api-key")), "refused", "key was not accepted"),
     "a wrong key of AWS": (
@@ -118,6 +119,21 @@ REFUSALS: dict[str, tuple[httpx2.Response, State, str]] = {
         "blocked",
         "content filter blocked",
     ),
+    **{
+        f"overflow, as {vendor} says it": (said(status, body), "refused", "longer than the model's window")
+        for vendor, status, body in (
+            ("Ollama with another status", 500, {"error": "input length exceeds the context length"}),
+            ("TGI", 422, {"error": f"Input validation error: {TGI_WORDS} Given: 9000", "error_type": "validation"}),
+            ("an older TGI", 422, {"error": "`inputs` must have less than 1024 tokens. Given: 9000"}),
+            (
+                "Gemini",
+                400,
+                [error("The input exceeds the maximum number of tokens allowed (4096).")],
+            ),
+            ("a proxy", 413, error("This model's maximum context length is 8192 tokens.")),
+        )
+    },
+    "too large for a proxy": (said(413, {"detail": "too big"}), "refused", "the request is too large"),
     **{
         f"overflow, as {vendor} says it": (said(400, body), "refused", "longer than the model's window")
         for vendor, body in {
