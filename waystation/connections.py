@@ -16,6 +16,7 @@ from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from waystation.domain.errors import (
     EndpointBroken,
+    KeyRefused,
     ModelError,
     ModelGone,
     ModelRejected,
@@ -247,9 +248,15 @@ class VendorRefusal(NamedTuple):
         if row.verdict == "no money" or self.meaning == NO_CREDIT:
             return SpendingLimitReached(message)
         if row.verdict == "final" or self.meaning == OVER_WINDOW:
-            gone = row is TABLE[404] or self.meaning in {_GONE, _RETIRED}
-            return ModelGone(message) if gone else ModelRejected(message)
+            return self._final(message)
         return ModelUnavailable(message, retry_after=delay, possibly_billed=row.verdict == "unclear")
+
+    def _final(self, message: str) -> ModelRejected:
+        """Ours where another attempt changes nothing."""
+        if self.row is TABLE[404] or self.meaning in {_GONE, _RETIRED}:
+            return ModelGone(message)
+        keyless = {TABLE[401].meaning, TABLE[403].meaning, _NO_CREDENTIALS}
+        return KeyRefused(message) if self.meaning in keyless else ModelRejected(message)
 
     @property
     def _message(self) -> str:

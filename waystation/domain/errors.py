@@ -16,6 +16,7 @@ WaystationError
 │   ├── ModelUnavailable    worth trying again (rate limit, overload, connection, cut stream)
 │   ├── SpendingLimitReached  the provider's account has no money left; a person has to see to it
 │   └── ModelRejected       trying again changes nothing (credentials, bad request, too large)
+│       ├── KeyRefused      its key or credentials are not accepted, or this worker has none
 │       ├── EndpointBroken  call after call it sends what is no reply; a person has to see to it
 │       ├── ModelGone       there is no such model at this endpoint, or not any more
 │       └── ReplyBlocked    the provider's content filter took the reply away; it may have been billed
@@ -135,6 +136,10 @@ class SpendingLimitReached(ModelError):
 
 class ModelRejected(ModelError):
     """Trying again changes nothing: credentials, a bad request, a request that is too large."""
+
+
+class KeyRefused(ModelRejected):
+    """The endpoint does not accept the key or credentials, or this worker has none for it."""
 
 
 class EndpointBroken(ModelRejected):
