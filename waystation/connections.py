@@ -6,6 +6,7 @@ and the request id. A vendor's own words stay out: they can quote the request.
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from copy import copy
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from math import isfinite
@@ -150,12 +151,12 @@ _NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout,
 LONGER = "WAYSTATION_MODEL_PATIENCE and WAYSTATION_MODEL_PATIENCE_THINKING say how long it is waited for"
 CUT_OFF = "the model's reply was cut off"
 NO_STREAM = "the endpoint answered with something else than an event stream; check its URL"
-PAGE = "the endpoint answered with a page, as proxies and sign-ins do; check its URL"
+PAGE_INSTEAD = "the endpoint answered with a page, as proxies and sign-ins do; check its URL"
 
 
 def no_stream(content_type: str) -> ModelError:
     """Our error for what came in the place of a stream: a page was certainly not billed, anything else perhaps."""
-    return EndpointBroken(PAGE) if content_type.startswith("text/html") else ModelUnavailable(NO_STREAM)
+    return EndpointBroken(PAGE_INSTEAD) if content_type.startswith("text/html") else ModelUnavailable(NO_STREAM)
 
 
 _SAFE = proven(r"[A-Za-z0-9_.:-]{1,80}")
@@ -263,6 +264,20 @@ class VendorRefusal(NamedTuple):
         kind = self.kind if _SAFE.fullmatch(self.kind) else self.row.kind
         request = self.request if _SAFE.fullmatch(self.request) else "unknown"
         return f"{self.meaning} (status {self.status}, {kind}, request {request})"
+
+
+def named_error(error: ModelError, model: str, variable: str, *, is_set: bool) -> ModelError:
+    """The same with the model's full name before it, and behind it what a person looks at next. `variable`: which has
+    the endpoint's key, and whether the worker has it; empty where it has none.
+    """
+    step = ""
+    if isinstance(error, ModelGone):
+        step = f"; `waystation doctor --model {model}` shows what is there"
+    elif isinstance(error, KeyRefused) and variable:
+        step = f"; its key is the worker's {variable}{'' if is_set else ', which is not set there'}"
+    named = copy(error)
+    named.args = (f"{model}: {error}{step}",)
+    return named
 
 
 class UnfitBody(httpx2.DecodingError):

@@ -5,7 +5,6 @@ import logging
 import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import copy
 
 import httpx2
 
@@ -13,12 +12,11 @@ from waystation.adapters.anthropic.model import AnthropicModel, anthropic_model
 from waystation.adapters.anthropic.platforms import platform_client
 from waystation.adapters.offline.transport import offline_transport
 from waystation.adapters.openai.model import openai_model
-from waystation.connections import Patience
+from waystation.connections import Patience, named_error
 from waystation.domain.endpoints import Endpoints, ModelEndpoint, NamedEndpoint
 from waystation.domain.errors import (
     BadInput,
     EndpointBroken,
-    KeyRefused,
     ModelError,
     ModelGone,
     ModelRejected,
@@ -113,23 +111,11 @@ class ModelSwitch:
 
     @contextmanager
     def _named_in_errors(self, model: str) -> Generator[None]:
-        """Raise an error with the model's full name before it, and behind it what a person looks at next."""
+        variable = self._keys.get(located(model).endpoint or "", "")
         try:
             yield
         except ModelError as error:
-            named = copy(error)
-            named.args = (f"{model}: {error}{self._next_step(error, model)}",)
-            raise named from None
-
-    def _next_step(self, error: ModelError, model: str) -> str:
-        """What it says behind its cause; empty where that says enough."""
-        if isinstance(error, ModelGone):
-            return f"; `waystation doctor --model {model}` shows what is there"
-        variable = self._keys.get(located(model).endpoint or "", "")
-        if not isinstance(error, KeyRefused) or not variable:
-            return ""
-        unset = "" if os.environ.get(variable) else ", which is not set there"
-        return f"; its key is the worker's {variable}{unset}"
+            raise named_error(error, model, variable, is_set=bool(os.environ.get(variable))) from None
 
     def _of(self, model: str) -> ChatModel:
         if model == OFFLINE_MODEL:
