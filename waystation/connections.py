@@ -6,15 +6,18 @@ and the request id. A vendor's own words stay out: they can quote the request.
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from copy import copy
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from math import isfinite
 from typing import Literal, NamedTuple
 
 import httpx2
-from pydantic import BaseModel, JsonValue, ValidationError
+from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from waystation.domain.errors import (
+    EndpointBroken,
+    KeyRefused,
     ModelError,
     ModelGone,
     ModelRejected,
@@ -116,6 +119,8 @@ _CAUSES = {
     "maximum context": OVER_WINDOW,
     "input is too long": OVER_WINDOW,
     "maximum number of tokens allowed": OVER_WINDOW,
+    "`inputs` tokens + `max_new_tokens` must be": OVER_WINDOW,
+    "`inputs` must have less than": OVER_WINDOW,
     "credit balance is too low": NO_CREDIT,
     "insufficient_quota": NO_CREDIT,
     "exceeded your current quota": NO_CREDIT,
@@ -137,6 +142,8 @@ from 400 on that say no more by themselves."""
 _SAYS_LITTLE = frozenset({400, 403, 404, 422, 429})
 _OF_A_REQUEST = frozenset({400, 422})
 """Where words about the request, and not about the account, may stand."""
+_OF_A_LONG_REQUEST = frozenset({413, 500})
+"""What some servers say of a request over the window, beside the two."""
 _OF_AN_ACCOUNT = frozenset({NO_CREDIT, _GONE, _NO_ACCESS, _RETIRED, _NO_CREDENTIALS})
 
 _NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
@@ -144,6 +151,13 @@ _NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout,
 LONGER = "WAYSTATION_MODEL_PATIENCE and WAYSTATION_MODEL_PATIENCE_THINKING say how long it is waited for"
 CUT_OFF = "the model's reply was cut off"
 NO_STREAM = "the endpoint answered with something else than an event stream; check its URL"
+PAGE_INSTEAD = "the endpoint answered with a page, as proxies and sign-ins do; check its URL"
+
+
+def no_stream(content_type: str) -> ModelError:
+    """Our error for what came in the place of a stream: a page was certainly not billed, anything else perhaps."""
+    return EndpointBroken(PAGE_INSTEAD) if content_type.startswith("text/html") else ModelUnavailable(NO_STREAM)
+
 
 _SAFE = proven(r"[A-Za-z0-9_.:-]{1,80}")
 
@@ -176,11 +190,16 @@ class VendorFault(BaseModel):
         return named.code if isinstance(named.code, str) and not named.code.isdigit() else named.type or ""
 
 
+_ANY: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
+
+
 def fault_of(body: object) -> VendorFault:
-    """What is said, in JSON or as read from it; nothing where it is a page, or has no shape that is known."""
+    """What is said, in JSON or as read from it, also as the only one of a list; nothing where it is a page, or has no
+    shape that is known.
+    """
     try:
-        written = isinstance(body, str | bytes)
-        return VendorFault.model_validate_json(body) if written else VendorFault.model_validate(body)
+        read = _ANY.validate_json(body) if isinstance(body, str | bytes) else _ANY.validate_python(body)
+        return VendorFault.model_validate(read[0] if isinstance(read, list) and read else read)
     except ValidationError:
         return VendorFault()
 
@@ -210,6 +229,7 @@ class VendorRefusal(NamedTuple):
         status = self.status if self.status >= 400 else 400 if row is TABLE[400] else 0
         found = next((cause for sign, cause in _CAUSES.items() if sign in said), "")
         fitting = status in _OF_A_REQUEST or (status in _SAYS_LITTLE and found in _OF_AN_ACCOUNT)
+        fitting = fitting or (found == OVER_WINDOW and status in _OF_A_LONG_REQUEST)
         return found if found and fitting else row.meaning
 
     @property
@@ -228,16 +248,36 @@ class VendorRefusal(NamedTuple):
             return ModelUnavailable(message, retry_after=delay)
         if row.verdict == "no money" or self.meaning == NO_CREDIT:
             return SpendingLimitReached(message)
-        if row.verdict == "final":
-            gone = row is TABLE[404] or self.meaning in {_GONE, _RETIRED}
-            return ModelGone(message) if gone else ModelRejected(message)
+        if row.verdict == "final" or self.meaning == OVER_WINDOW:
+            return self._final(message)
         return ModelUnavailable(message, retry_after=delay, possibly_billed=row.verdict == "unclear")
+
+    def _final(self, message: str) -> ModelRejected:
+        """Ours where another attempt changes nothing."""
+        if self.row is TABLE[404] or self.meaning in {_GONE, _RETIRED}:
+            return ModelGone(message)
+        keyless = {TABLE[401].meaning, TABLE[403].meaning, _NO_CREDENTIALS}
+        return KeyRefused(message) if self.meaning in keyless else ModelRejected(message)
 
     @property
     def _message(self) -> str:
         kind = self.kind if _SAFE.fullmatch(self.kind) else self.row.kind
         request = self.request if _SAFE.fullmatch(self.request) else "unknown"
         return f"{self.meaning} (status {self.status}, {kind}, request {request})"
+
+
+def named_error(error: ModelError, model: str, variable: str, *, is_set: bool) -> ModelError:
+    """The same with the model's full name before it, and behind it what a person looks at next. `variable`: which has
+    the endpoint's key, and whether the worker has it; empty where it has none.
+    """
+    step = ""
+    if isinstance(error, ModelGone):
+        step = f"; `waystation doctor --model {model}` shows what is there"
+    elif isinstance(error, KeyRefused) and variable:
+        step = f"; its key is the worker's {variable}{'' if is_set else ', which is not set there'}"
+    named = copy(error)
+    named.args = (f"{model}: {error}{step}",)
+    return named
 
 
 class UnfitBody(httpx2.DecodingError):

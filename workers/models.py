@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 
 import httpx2
 
@@ -11,10 +12,11 @@ from waystation.adapters.anthropic.model import AnthropicModel, anthropic_model
 from waystation.adapters.anthropic.platforms import platform_client
 from waystation.adapters.offline.transport import offline_transport
 from waystation.adapters.openai.model import openai_model
-from waystation.connections import Patience
+from waystation.connections import Patience, named_error
 from waystation.domain.endpoints import Endpoints, ModelEndpoint, NamedEndpoint
 from waystation.domain.errors import (
     BadInput,
+    EndpointBroken,
     ModelError,
     ModelGone,
     ModelRejected,
@@ -40,8 +42,15 @@ class ModelSwitch:
     """
 
     def __init__(
-        self, offline: ChatModel, provider: ChatModel | None, named: Mapping[str, ChatModel], places: Endpoints
+        self,
+        offline: ChatModel,
+        provider: ChatModel | None,
+        named: Mapping[str, ChatModel],
+        places: Endpoints,
+        keys: Mapping[str, str] | None = None,
     ) -> None:
+        """`keys`: by name of the endpoint, empty for the provider's, the variable that has its key."""
+        self._keys = keys or {}
         self._offline, self._provider, self._named, self._places = offline, provider, named, places
         self._rests: dict[str, float] = {}
         """Until when, by full name of a model, on the clock of the event loop."""
@@ -52,13 +61,14 @@ class ModelSwitch:
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """See `ChatModel`. A call that was refused, and certainly not billed, goes to the next that may take it; one
-        that may have been billed fails, and the next attempt of whoever asked goes there.
+        that may have been billed fails, and the next attempt of whoever asked goes there. Errors name the model.
         """
         refused: ModelError | None = None
         for model in self._order(request):
             try:
-                reply = await self._of(model).complete(_placed(request, model))
-            except (ModelUnavailable, SpendingLimitReached, ModelGone) as error:
+                with self._named_in_errors(model):
+                    reply = await self._of(model).complete(_placed(request, model))
+            except (ModelUnavailable, SpendingLimitReached, ModelGone, EndpointBroken) as error:
                 if _waits(error) or not self._rested(model, request, error) or not request.fallbacks:
                     raise
                 if isinstance(error, ModelUnavailable) and error.possibly_billed:
@@ -73,7 +83,8 @@ class ModelSwitch:
         if self._rests.get(request.model, 0.0) > _now():
             return None
         try:
-            return await self._of(request.model).count_tokens(_placed(request, request.model))
+            with self._named_in_errors(request.model):
+                return await self._of(request.model).count_tokens(_placed(request, request.model))
         except (ModelUnavailable, SpendingLimitReached, ModelGone) as error:
             if not self._rested(request.model, request, error):
                 raise
@@ -98,15 +109,23 @@ class ModelSwitch:
         models = (request.model, *request.fallbacks)
         return [model for model in models if self._rests.get(model, 0.0) <= _now()] or models
 
+    @contextmanager
+    def _named_in_errors(self, model: str) -> Generator[None]:
+        variable = self._keys.get(located(model).endpoint or "", "")
+        try:
+            yield
+        except ModelError as error:
+            raise named_error(error, model, variable, is_set=bool(os.environ.get(variable))) from None
+
     def _of(self, model: str) -> ChatModel:
         if model == OFFLINE_MODEL:
             return self._offline
         if place := located(model).endpoint:
             if place not in self._named:
-                raise ModelRejected(f"the task wants {model}, but this worker's config file has no [endpoints.{place}]")
+                raise ModelRejected(f"the config file of this worker has no [endpoints.{place}]")
             return self._named[place]
         if self._provider is None:
-            raise ModelRejected(f"the task wants {model}, but this worker has no ANTHROPIC_API_KEY")
+            raise ModelRejected("the task wants it, but this worker has no ANTHROPIC_API_KEY")
         return self._provider
 
 
@@ -158,9 +177,9 @@ def model_switch(settings: Settings) -> ModelSwitch:
         name: endpoint_model(endpoint, settings.places.at(f"{name}::-"), patience_of(settings))
         for name, endpoint in settings.named_endpoints.items()
     }
-    if settings.anthropic_api_key is None:
-        return ModelSwitch(offline, None, named, settings.places)
-    return ModelSwitch(offline, _provider(settings, settings.places.at("")), named, settings.places)
+    keys = {"": "ANTHROPIC_API_KEY", **{name: one.key_variable for name, one in settings.named_endpoints.items()}}
+    provider = None if settings.anthropic_api_key is None else _provider(settings, settings.places.at(""))
+    return ModelSwitch(offline, provider, named, settings.places, keys)
 
 
 def probing_model(settings: Settings, model: str, endpoint: ModelEndpoint) -> ChatModel:

@@ -192,7 +192,7 @@ async def test_a_time_out_is_unavailable() -> None:
 
 
 async def test_an_endpoint_that_streams_no_events_is_named_as_such() -> None:
-    error = await error_of(html_page("text/html", "<p>Welcome</p>"))
+    error = await error_of(html_page("application/json", "{}"))
     assert isinstance(error, ModelUnavailable)
     assert str(error) == "the endpoint answered with something else than an event stream; check its URL"
 

@@ -49,8 +49,8 @@ async def test_an_attempt_that_was_taken_over_can_write_nothing(
 ) -> None:
     old = await opened_run(store)
     await store.commit_message(old, 0, question(1))
-    await store.record_intent(old, intent("turn-1"))
-    await store.record_intent(old, intent("turn-1"))
+    assert await store.record_intent(old, intent("turn-1")) == 1
+    assert await store.record_intent(old, intent("turn-1")) == 2
     await store.commit_reply(old, 1, reply(1), charge("turn-1"))
     new = await store.take_fence(old.run_id)
     before = await everything(store, old.run_id)

@@ -171,6 +171,24 @@ async def test_three_replies_without_tools_end_the_run_partial(office: Office) -
     assert outcome.reason == "the model gave 3 replies in a row without handing in a result"
 
 
+async def test_three_replies_that_call_only_tools_that_there_are_not_end_the_run_partial(office: Office) -> None:
+    made_up = [scripted_reply(use("no_such_tool", f"c{n}"), use("nor_this", f"d{n}")) for n in range(9)]
+    model = ScriptedModel(made_up)
+    outcome = await office.leg(model)
+    assert isinstance(outcome, Finished)
+    assert (outcome.partial, model.calls) == (True, 3)
+    assert outcome.reason == "the model gave 3 replies in a row without handing in a result"
+
+
+async def test_a_call_of_a_tool_that_there_is_beside_made_up_ones_lets_the_run_go_on(office: Office) -> None:
+    search = use("search_documents", "c1", query="harbour")
+    made_up = [scripted_reply(use("no_such_tool", f"d{n}")) for n in range(4)]
+    mixed = scripted_reply(search, use("no_such_tool", "d9"))
+    outcome = await office.leg(ScriptedModel([*made_up[:2], mixed, *made_up[2:], SUBMIT]))
+    assert isinstance(outcome, Finished)
+    assert not outcome.partial
+
+
 async def test_a_tool_call_between_idle_replies_lets_the_run_go_on(office: Office) -> None:
     outcome = await office.leg(ScriptedModel([IDLE, IDLE, READ, IDLE, IDLE, SUBMIT]))
     assert isinstance(outcome, Finished)

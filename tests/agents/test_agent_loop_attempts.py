@@ -7,12 +7,14 @@ import pytest
 
 from tests.agents.office import TASK, TERMS, Office, never, use
 from tests.readers import ANYONE
+from tests.store_contract.values import intent
 from waystation.adapters.store import SqlStore
+from waystation.agents.charges import LONGER_PAUSE, MOST_UNANSWERED, QUICK_TRIES
 from waystation.domain.amount import Limit
 from waystation.domain.budget import RunTotals
 from waystation.domain.documents import DocumentHit
-from waystation.domain.errors import FenceLost, ModelRejected, ModelUnavailable, ReplyBlocked
-from waystation.domain.leg import AllowanceSpent, Finished, LegOutcome, LegRequest, Standing, TurnLimit
+from waystation.domain.errors import EndpointBroken, FenceLost, ModelRejected, ModelUnavailable, ReplyBlocked
+from waystation.domain.leg import AllowanceSpent, Finished, LegOutcome, LegRequest, ProviderLimit, Standing, TurnLimit
 from waystation.domain.transcript import Fence
 from waystation.ports import ModelReply, ModelRequest
 from waystation.testing import ScriptedModel, scripted_reply
@@ -23,6 +25,9 @@ SEARCH = scripted_reply(
     use("take_note", "c1", text="Kept.", document="harbour.md", first_line=1, last_line=1),
     use("search_documents", "c2", query="harbour"),
 )
+
+
+CUT = ModelUnavailable("the stream was cut", possibly_billed=True)
 
 
 class Crash(Exception):
@@ -183,6 +188,69 @@ async def test_a_budget_that_an_unanswered_call_used_up_lets_the_next_attempt_ma
     silent = ScriptedModel([])
     assert isinstance(await office.leg(silent), AllowanceSpent)
     assert silent.calls == 0
+
+
+async def test_the_last_of_so_many_calls_in_a_row_without_a_reply_halts_the_run_with_the_cause(office: Office) -> None:
+    for attempt in range(1, MOST_UNANSWERED):
+        with pytest.raises(ModelUnavailable) as failed:
+            await office.leg(ScriptedModel([CUT]))
+        assert failed.value.retry_after == (None if attempt <= QUICK_TRIES else LONGER_PAUSE)
+    outcome = await office.leg(ScriptedModel([CUT]))
+    assert isinstance(outcome, ProviderLimit)
+    assert outcome.reason == (
+        "5 calls in a row brought no reply that can be used, and may all have been billed; the last one: the stream "
+        "was cut"
+    )
+    held = (await office.store.totals(RUN_ID)).possibly_billed
+    assert outcome.standing.totals.possibly_billed == held > MOST_UNANSWERED * 4_000
+    again = await office.leg(ScriptedModel([CUT]), 2)
+    assert isinstance(again, ProviderLimit)
+    assert isinstance(await office.leg(ScriptedModel([SUBMIT]), 3), Finished)
+
+
+async def test_calls_of_killed_workers_count_and_a_reply_between_begins_the_count_anew(office: Office) -> None:
+    await office.store.open_run(office.run_ref())
+    fence = await office.store.take_fence(RUN_ID)
+    for _ in range(MOST_UNANSWERED - 1):
+        await office.store.record_intent(fence, intent("turn-1"))
+    with pytest.raises(ModelUnavailable):
+        await office.leg(ScriptedModel([SEARCH, CUT]))
+    for _ in range(MOST_UNANSWERED - 2):
+        await office.store.record_intent(await office.store.take_fence(RUN_ID), intent("turn-2"))
+    assert isinstance(await office.leg(ScriptedModel([CUT])), ProviderLimit)
+
+
+async def test_what_was_certainly_not_billed_is_waited_for_however_often_it_happens(office: Office) -> None:
+    away = ModelUnavailable("overloaded", possibly_billed=False)
+    for _ in range(2 * MOST_UNANSWERED):
+        with pytest.raises(ModelUnavailable) as failed:
+            await office.leg(ScriptedModel([away]))
+        assert failed.value.retry_after is None
+
+
+async def test_a_page_in_the_place_of_a_reply_halts_the_run_at_once_and_holds_nothing(office: Office) -> None:
+    outcome = await office.leg(ScriptedModel([EndpointBroken("a page")]))
+    assert isinstance(outcome, ProviderLimit)
+    assert (outcome.reason, outcome.standing.totals.possibly_billed) == ("a page", 0)
+
+
+class Uncounting(ScriptedModel):
+    """It counts no tokens: connections to it break."""
+
+    async def count_tokens(self, request: ModelRequest) -> int:
+        raise CUT
+
+
+async def test_a_call_without_a_reply_that_spent_the_budget_ends_the_leg_and_says_why(office: Office) -> None:
+    with pytest.raises(ModelUnavailable):
+        await office.leg(ScriptedModel([CUT]))
+    office.limit = Limit(tokens=2 * (await office.store.totals(RUN_ID)).possibly_billed + 200)
+    model = Uncounting([CUT])
+    outcome = await office.leg(model)
+    assert isinstance(outcome, AllowanceSpent)
+    assert (outcome.unanswered, model.calls) == ("the stream was cut", 1)
+    assert outcome.needed.tokens > 0
+    assert outcome.standing.totals.possibly_billed > 4_000
 
 
 async def test_what_happened_before_a_failed_call_is_kept(office: Office) -> None:

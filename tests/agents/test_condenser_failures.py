@@ -13,6 +13,7 @@ from tests.agents.full_context import (
 )
 from tests.agents.office import NAME, TASK, Office
 from tests.unit.histories import prose
+from waystation.agents.charges import MOST_UNANSWERED
 from waystation.domain.amount import Limit
 from waystation.domain.budget import Usage
 from waystation.domain.compaction.outcome import Status
@@ -79,6 +80,28 @@ async def test_a_summariser_that_is_busy_is_tried_again_and_everything_stays_as_
             await compressed(full, ScriptedModel([ModelUnavailable("overloaded", possibly_billed=False)]))
     assert (await full.transcript()).records == ()
     assert (await compressed(full, ScriptedModel([summary()]))).status is Status.COMPRESSED
+
+
+async def test_a_summariser_without_a_reply_is_asked_so_often_and_then_the_conversation_is_truncated(
+    full: Office,
+) -> None:
+    for _ in range(MOST_UNANSWERED - 1):
+        with pytest.raises(ModelUnavailable):
+            await compressed(full, ScriptedModel([ModelUnavailable("cut")]), limit=Limit(tokens=1_000_000))
+    outcome = await compressed(full, ScriptedModel([ModelUnavailable("cut")]), limit=Limit(tokens=1_000_000))
+    assert outcome.status is Status.TRUNCATED
+    assert outcome.notes[0].endswith("; the last one: cut")
+
+
+async def test_a_summary_whose_call_spent_the_budget_and_brought_no_reply_is_named_with_the_cause(full: Office) -> None:
+    probe = ScriptedModel([ModelUnavailable("busy", possibly_billed=False)])
+    with pytest.raises(ModelUnavailable):
+        await compressed(full, probe)
+    asked = probe.requests[0]
+    limit = Limit(tokens=SPENT_BEFORE + await probe.count_tokens(asked) + asked.max_output)
+    outcome = await compressed(full, ScriptedModel([ModelUnavailable("cut")]), limit=limit)
+    assert outcome.status is Status.TRUNCATED
+    assert outcome.notes[0] == "The summariser failed, and the budget allows no other try: cut"
 
 
 async def test_a_summariser_that_is_given_up_is_not_asked(full: Office) -> None:

@@ -28,7 +28,7 @@ from waystation.testing import ScriptedModel, scripted_reply
 async def ask(office: Office, model: ScriptedModel) -> Charge:
     office.model = model
     fence = (await office.site()).fence
-    request = ModelRequest(model="claude-opus-5-5", system="", messages=(user_text("m1", "Why?"),), max_output=10)
+    request = ModelRequest(model="claude-opus-5-5", system="", messages=(user_text("m1", "Why?"),), max_output=1_000)
     call = await office.metered.fitted(request, Limit(tokens=100_000), floor=10, prices=PRICES)
     assert isinstance(call, Affordable)
     return (await office.metered.ask(fence, CallKey("turn", "1"), call))[1]
@@ -168,6 +168,13 @@ async def test_what_an_endpoint_does_not_report_is_charged_as_a_bound_and_marked
     await office.store.commit_charge(fence, charge)
     kept = await office.store.totals(fence.run_id)
     assert (kept.usage, kept.last_prompt) == (charge.usage, 0)
+
+
+async def test_thinking_that_no_block_shows_is_charged_up_to_the_longest_reply(office: Office) -> None:
+    unseen = scripted_reply(SAID, usage=Usage()).model_copy(update={"thought": True})
+    counted = unseen.model_copy(update={"usage": Usage(input=5, output=7)})
+    assert (await ask(office, ScriptedModel([unseen]))).usage.output == 1_000
+    assert (await ask(office, ScriptedModel([counted]))).usage.output == 7
 
 
 async def test_who_answered_is_kept_with_the_charge_where_it_is_another(office: Office) -> None:

@@ -3,10 +3,11 @@ from pydantic import JsonValue
 
 from tests.agents.office import NAME, NAME_PLACEHOLDER, PLAN, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from tests.readers import ANYONE
+from waystation.agents.charges import MOST_UNANSWERED
 from waystation.agents.planner import PlanMade
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.compaction.legality import violations
-from waystation.domain.errors import ModelUnavailable, RedactionFailed
+from waystation.domain.errors import EndpointBroken, ModelError, ModelUnavailable, RedactionFailed, SpendingLimitReached
 from waystation.domain.models import PRICES
 from waystation.domain.plan import Plan, standard_plan
 from waystation.domain.privacy import Place
@@ -165,6 +166,34 @@ async def test_an_id_with_something_private_is_replaced_by_role_and_number(bare_
     assert plan.steps[0].id == f"{first.role}-1"
     assert [step.id for step in plan.steps[1:]] == [step.id for step in others]
     assert all("tide-tables" not in step.needs for step in plan.steps)
+
+
+@pytest.mark.parametrize(
+    "error", [SpendingLimitReached("no credit"), EndpointBroken("a page")], ids=["spending limit", "broken endpoint"]
+)
+async def test_where_a_person_has_to_see_to_something_the_standard_plan_is_used_and_says_why(
+    unplanned: Office, error: ModelError
+) -> None:
+    plan = await made(unplanned, ScriptedModel([error]))
+    assert plan.plan == standard_plan("").without_goals()
+    assert plan.notes == (f"No plan was to be had of the model; the standard plan is used. ({error})",)
+    assert plan.totals.possibly_billed == 0
+
+
+async def test_planning_ends_with_the_cause_where_call_after_call_brings_no_reply(unplanned: Office) -> None:
+    cut = ModelUnavailable("cut", possibly_billed=True)
+    for _ in range(MOST_UNANSWERED - 1):
+        with pytest.raises(ModelUnavailable):
+            await made(unplanned, ScriptedModel([cut]))
+    plan = await made(unplanned, ScriptedModel([cut]))
+    assert plan.plan == standard_plan("").without_goals()
+    assert "the last one: cut" in plan.notes[0]
+
+
+async def test_a_planning_call_without_a_reply_that_spent_the_budget_is_named_in_its_note(unplanned: Office) -> None:
+    limit = await ScriptedModel([]).count_tokens(await first_request(unplanned)) + 700
+    plan = await made(unplanned, ScriptedModel([ModelUnavailable("cut", possibly_billed=True)]), limit=limit)
+    assert plan.notes == ("No plan was to be had of the model; the standard plan is used. (cut)",)
 
 
 async def test_a_cut_stream_is_counted_and_the_next_attempt_goes_on(unplanned: Office) -> None:

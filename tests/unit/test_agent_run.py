@@ -107,6 +107,8 @@ def test_a_provider_that_makes_no_more_calls_halts_the_run_until_somebody_answer
     assert (halted.next_move(), halted.halted) == (AskMoney(amount=Amount()), "the account has no credit")
     goes_on = halted.after_grant(Amount())
     assert (goes_on.phase, goes_on.halted, goes_on.limit) == ("running", "", FRESH.limit)
+    assert halted.cannot_go_on("a person denied it more").reason == "a person denied it more; the account has no credit"
+    assert halted.cannot_go_on(halted.halted).reason == halted.halted
     move = goes_on.next_move()
     assert isinstance(move, RunLeg)
     assert move.request.leg == 2

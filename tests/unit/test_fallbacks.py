@@ -13,6 +13,8 @@ from waystation.domain.budget import Usage
 from waystation.domain.endpoints import EndpointKind, Endpoints
 from waystation.domain.errors import (
     BadInput,
+    EndpointBroken,
+    KeyRefused,
     ModelError,
     ModelGone,
     ModelRejected,
@@ -99,6 +101,41 @@ async def test_where_all_are_away_it_is_worth_another_attempt_and_all_are_asked_
     assert [model.calls for model in models.values()] == [2, 1, 1]
 
 
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (KeyRefused("no"), "no; its key is the worker's FIRST_KEY, which is not set there"),
+        (ModelGone("gone"), f"gone; `waystation doctor --model {FIRST}` shows what is there"),
+        (ModelUnavailable("slow down", retry_after=2, possibly_billed=False), "slow down"),
+        (SpendingLimitReached("no money"), "no money"),
+    ],
+    ids=["key", "gone", "rate limit", "spending limit"],
+)
+async def test_an_error_names_the_model_at_its_endpoint_and_what_to_look_at(error: ModelError, told: str) -> None:
+    switch = ModelSwitch(
+        ScriptedModel([]), None, {"first": ScriptedModel([error])}, Endpoints(), keys={"first": "FIRST_KEY"}
+    )
+    with pytest.raises(type(error)) as raised:
+        await switch.complete(REQUEST.model_copy(update={"fallbacks": ()}))
+    assert str(raised.value) == f"{FIRST}: {told}"
+    assert vars(raised.value) == vars(error)
+
+
+async def test_a_key_that_is_set_is_named_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FIRST_KEY", "sk-secret")
+    first = ScriptedModel([KeyRefused("no")])
+    switch = ModelSwitch(ScriptedModel([]), None, {"first": first}, places(), keys={"first": "FIRST_KEY"})
+    with pytest.raises(KeyRefused) as raised:
+        await switch.complete(REQUEST)
+    assert str(raised.value) == f"{FIRST}: no; its key is the worker's FIRST_KEY"
+
+
+async def test_a_page_in_the_place_of_a_reply_sends_the_call_to_the_next() -> None:
+    switch, models = switched([EndpointBroken("a page")], [FINE], [])
+    assert (await switch.complete(REQUEST)).asked == SPARE
+    assert models["first"].calls == 1
+
+
 class Uncountable(ScriptedModel):
     """An endpoint that is away also where tokens are to be counted."""
 
@@ -172,12 +209,14 @@ def test_terms_take_along_the_prices_of_all_that_may_answer() -> None:
         (400, "ValidationException", "The provided model identifier is invalid.", "not in this region", ModelGone),
         (404, "", "This model version has reached the end of its life.", "retired", ModelGone),
         (403, "", "You don't have access to the model with the specified model ID.", "no access", ModelRejected),
-        (403, "", "The security token included in the request is expired", "have expired", ModelRejected),
+        (403, "", "The security token included in the request is expired", "have expired", KeyRefused),
         (400, "", "Invocation with on-demand throughput isn't supported.", "inference profile", ModelRejected),
         (400, "context_length_exceeded", "", "longer than the model's window", ModelRejected),
         (429, "insufficient_quota", "", "no credit", SpendingLimitReached),
         (429, "", "You exceeded your current quota", "no credit", SpendingLimitReached),
         (429, "rate_limit_exceeded", "", "rate limit", ModelUnavailable),
+        (401, "", "", "was not accepted", KeyRefused),
+        (403, "", "", "may not do this", KeyRefused),
         (424, "ModelErrorException", "", "the model failed", ModelUnavailable),
         (200, "throttlingException", "", "rate limit", ModelUnavailable),
         (200, "insufficient_quota", "", "the provider failed", ModelUnavailable),

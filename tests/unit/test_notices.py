@@ -40,6 +40,22 @@ def test_a_request_that_no_budget_can_help_says_what_to_see_to() -> None:
     assert fields(notice, None)["reason"] == reason
 
 
+def test_a_request_for_money_that_calls_without_a_reply_have_spent_names_the_cause() -> None:
+    seen = Outlook(
+        calls=0,
+        each=Amount(),
+        worth=0,
+        finished=0,
+        to_come=0,
+        kept=Amount(),
+        made=Made(),
+        needed_by=(),
+        unanswered="<x>",
+    )
+    told = text(ASKED.model_copy(update={"request": REQUEST.model_copy(update={"outlook": seen})}), PAGE)
+    assert "tokens.* Before that, its last call brought no reply and may have been billed: &lt;x&gt;. It waits" in told
+
+
 def test_a_request_that_no_grant_under_the_ceiling_can_help_names_what_is_left_to_do() -> None:
     seen = Outlook(
         calls=5,

@@ -11,7 +11,7 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Account, RunTotals, Usage
 from waystation.domain.decisions import IN_ADVANCE
 from waystation.domain.details import answer_text, denial_text, estimate_line, made_text, steps_text
-from waystation.domain.leg import AllowanceSpent, ProviderLimit, Standing
+from waystation.domain.leg import AllowanceSpent, ProviderLimit, Standing, Yielded
 from waystation.domain.loans import FREED
 from waystation.domain.plan import Plan
 from waystation.domain.task import Approval
@@ -77,6 +77,16 @@ def test_where_the_provider_stopped_nothing_is_said_of_what_an_amount_is_worth()
     standing = Standing(totals=RunTotals(usage=Usage(input=900), turns=3))
     run = working().runs["research-1"].after_leg(ProviderLimit(standing=standing, reason="no credit"))
     assert estimate_line(seen(run), Amount()) == "3 calls so far, about 300 tokens each"
+
+
+def test_a_call_without_a_reply_that_spent_the_budget_is_named_where_money_is_asked_for() -> None:
+    spent = AllowanceSpent(standing=Standing(totals=RunTotals()), needed=Amount(tokens=9), unanswered="a cut stream")
+    run = working().runs["research-1"].after_leg(spent)
+    why = "its last call brought no reply and may have been billed: a cut stream"
+    assert estimate_line(seen(run), Amount(tokens=9)) == f"no call so far; {why}"
+    assert run.cannot_go_on("a person denied it more").reason == f"a person denied it more; {why}"
+    went_on = run.after_grant(Amount(tokens=9)).after_leg(Yielded(standing=Standing(totals=RunTotals(turns=1))))
+    assert went_on.cannot_go_on("it was ended").reason == "it was ended"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from waystation.adapters.anthropic.model import anthropic_model
 from waystation.adapters.anthropic.sse import events
 from waystation.adapters.openai.model import openai_model
 from waystation.domain.errors import (
+    EndpointBroken,
     ModelError,
     ModelGone,
     ModelRejected,
@@ -26,9 +27,9 @@ from waystation.ports import ChatModel, ModelReply, ModelRequest, StopReason
 from waystation.testing import scripted_reply
 
 Protocol = Literal["messages", "chat completions"]
-State = Literal["retried", "retried, perhaps billed", "a person pays", "no such model", "refused", "blocked"]
-"""What becomes of a call: another attempt; the same, shown as possibly billed; a pause; another model's; its task's end
-with the cause."""
+State = Literal["retried", "retried, perhaps billed", "a person pays", "broken", "no such model", "refused", "blocked"]
+"""What becomes of a call: another attempt; the same, shown as possibly billed; a pause for money, or for the
+endpoint; another model's; its step's end with the cause."""
 PROTOCOLS: dict[Protocol, Callable[..., ChatModel]] = {"messages": anthropic_model, "chat completions": openai_model}
 SECRET = "the patient is called Ada"
 REQUEST = ModelRequest(model="m", system="Work.", messages=(user_text("m1", SECRET),), max_output=50)
@@ -43,6 +44,9 @@ def state_of(error: ModelError) -> State:
             return "blocked"
         case ModelGone():
             return "no such model"
+        case EndpointBroken():
+            assert not error.possibly_billed
+            return "broken"
         case ModelRejected():
             return "refused"
         case SpendingLimitReached():
@@ -61,6 +65,7 @@ def error(words: str, kind: str = "", **more: JsonValue) -> JsonValue:
     return {"error": {"message": words, "type": kind, **more}}
 
 
+TGI_WORDS = "`inputs` tokens + `max_new_tokens` must be <= 4096."
 REFUSALS: dict[str, tuple[httpx2.Response, State, str]] = {
     "a wrong key": (said(401, error("invalid x-api-key")), "refused", "key was not accepted"),
     "a wrong key of AWS": (
@@ -101,14 +106,34 @@ REFUSALS: dict[str, tuple[httpx2.Response, State, str]] = {
     ),
     "a page that asks for a name": (
         httpx2.Response(200, headers={"content-type": "text/html"}, content="<html>Sign in</html>"),
+        "broken",
+        "answered with a page, as proxies and sign-ins do; check its URL",
+    ),
+    "a reply that is no stream": (
+        said(200, {"choices": [], "content": []}),
         "retried, perhaps billed",
-        "something else than an event stream",
+        "something else than an event stream; check its URL",
     ),
     "a filter before the reply": (
         said(400, error("Output blocked by content filtering policy")),
         "blocked",
         "content filter blocked",
     ),
+    **{
+        f"overflow, as {vendor} says it": (said(status, body), "refused", "longer than the model's window")
+        for vendor, status, body in (
+            ("Ollama with another status", 500, {"error": "input length exceeds the context length"}),
+            ("TGI", 422, {"error": f"Input validation error: {TGI_WORDS} Given: 9000", "error_type": "validation"}),
+            ("an older TGI", 422, {"error": "`inputs` must have less than 1024 tokens. Given: 9000"}),
+            (
+                "Gemini",
+                400,
+                [error("The input exceeds the maximum number of tokens allowed (4096).")],
+            ),
+            ("a proxy", 413, error("This model's maximum context length is 8192 tokens.")),
+        )
+    },
+    "too large for a proxy": (said(413, {"detail": "too big"}), "refused", "the request is too large"),
     **{
         f"overflow, as {vendor} says it": (said(400, body), "refused", "longer than the model's window")
         for vendor, body in {
@@ -201,3 +226,48 @@ async def test_a_stream_that_is_no_reply_counts_as_perhaps_billed(case: str, pro
 async def test_what_is_odd_and_a_reply_all_the_same_goes_to_the_agent(reply: ModelReply, protocol: Protocol) -> None:
     client = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: sent(protocol, reply)))
     assert await PROTOCOLS[protocol]("key", "http://model.test", http_client=client).complete(REQUEST) == reply
+
+
+def chunked(*chunks: JsonValue) -> httpx2.Response:
+    parts = [f"data: {json.dumps(chunk)}\n\n" for chunk in chunks]
+    return httpx2.Response(200, headers=STREAM, text="".join([*parts, "data: [DONE]\n\n"]))
+
+
+async def chat_reply(answer: httpx2.Response, **asked: object) -> ModelReply:
+    client = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: answer))
+    model = openai_model("key", "http://model.test", http_client=client)
+    return await model.complete(REQUEST.model_copy(update=asked))
+
+
+NULLS: dict[str, JsonValue] = {
+    "model": {"model": None, "choices": []},
+    "choices": {"choices": None},
+    "a choice's delta": {"choices": [{"delta": None, "finish_reason": None}]},
+    "all of a delta": {"choices": [{"delta": {"content": None, "reasoning_content": None, "tool_calls": None}}]},
+    "a call's function": {"choices": [{"delta": {"tool_calls": [{"index": 0, "id": None, "function": None}]}}]},
+}
+
+
+@pytest.mark.parametrize("case", NULLS)
+async def test_null_in_a_piece_means_what_the_field_means_where_it_is_missing(case: str) -> None:
+    first, *others = chat_chunks(CALLING)
+    assert await chat_reply(chunked(first, NULLS[case], *others)) == CALLING
+
+
+def reasoned(**delta: JsonValue) -> httpx2.Response:
+    return chunked({"model": "m", "choices": [{"delta": delta}]}, *chat_chunks(FINE))
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [{"reasoning_content": "Hm."}, {"reasoning": "Hm."}, {"reasoning_details": [{"type": "reasoning.encrypted"}]}],
+    ids=["reasoning_content", "reasoning", "reasoning_details"],
+)
+async def test_a_reply_by_chat_completions_says_that_there_was_thinking_behind_it(delta: dict[str, JsonValue]) -> None:
+    reply = await chat_reply(reasoned(**delta))
+    assert (reply.thought, reply.blocks) == (True, FINE.blocks)
+
+
+async def test_who_is_asked_to_think_may_have_thought_unseen() -> None:
+    assert (await chat_reply(reasoned(), effort="high")).thought
+    assert not (await chat_reply(reasoned(reasoning_content="", reasoning=None))).thought

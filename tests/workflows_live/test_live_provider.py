@@ -26,6 +26,7 @@ from waystation.adapters.anthropic.messages_server import (
 )
 from waystation.adapters.anthropic.model import anthropic_model
 from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.agents.charges import MOST_UNANSWERED
 from waystation.domain.amount import Amount
 from waystation.domain.approvals import APPROVE_BUDGET
 from waystation.domain.budget import Mode
@@ -170,14 +171,14 @@ async def test_what_another_attempt_cannot_change_is_asked_once_and_the_agent_de
         report = await counter.store.get_text(progress.report or "", ANYONE)
     assert progress.phase is TaskPhase.PARTIAL
     assert [(step.state, step.reason.partition(" (status")[0]) for step in progress.steps] == [
-        ("partial", "ModelRejected: the API key was not accepted"),
+        ("partial", "KeyRefused: the API key was not accepted"),
         ("partial", "ModelRejected: the request is too large"),
         ("partial", "ModelRejected: the request was refused"),
-        ("partial", "ModelRejected: the API key may not do this"),
+        ("partial", "KeyRefused: the API key may not do this"),
     ]
     assert [provider.asked[call] for call in failing] == [1, 1, 1, 1]
     assert progress.totals.possibly_billed == 0
-    assert "harbours ended partial: ModelRejected: the API key was not accepted" in report
+    assert "harbours ended partial: KeyRefused: the API key was not accepted" in report
 
 
 async def test_what_may_pass_is_asked_again_until_it_has_and_every_reply_is_paid_once(
@@ -255,6 +256,44 @@ async def test_a_refusal_and_a_content_filter_end_the_leg_with_what_there_is_and
     assert provider.asked[Call("write", len(MOVES["submit_report"]))] == 1
     assert progress.totals.possibly_billed >= 2 * REPLY_TOKENS
     assert "tides ended partial: the provider's content filter blocked the reply" in report
+
+
+BROKEN = [refused(500, "api_error", headers=SOON)] * MOST_UNANSWERED
+
+
+async def test_an_endpoint_that_brings_no_reply_pauses_the_task_with_the_cause_and_an_answer_makes_it_go_on(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    provider = Provider({Call("plan", 1): [*BROKEN], Call("research-1", 1): [*BROKEN]})
+    async with at_work(server, tmp_path, redactor, provider) as counter:
+        await counter.submit(under=roomy())
+
+        async def paused() -> bool:
+            return (await progress_of(counter)).phase is TaskPhase.PAUSED
+
+        await until(paused)
+        seen = await progress_of(counter)
+        await counter.task().signal(APPROVE_BUDGET, {"by": "Ada"})
+        progress = await counter.task().result()
+    assert any("the standard plan is used. (5 calls in a row" in note for note in seen.notes)
+    (asked,) = seen.approvals
+    assert "the last one: the provider failed (status 500, api_error" in asked.reason
+    assert provider.asked[Call("research-1", 1)] == MOST_UNANSWERED + 1
+    assert progress.phase is TaskPhase.DONE
+
+
+async def test_where_nobody_is_asked_a_broken_endpoint_ends_the_step_and_the_report_names_the_cause(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    provider = Provider({Call("weigh", 1): [*BROKEN]})
+    async with at_work(server, tmp_path, redactor, provider) as counter:
+        await counter.submit(under=terms(budget=2_000_000, agent_budget=400_000, mode=Mode.HARD))
+        progress = await counter.task().result()
+        report = await counter.store.get_text(progress.report or "", ANYONE)
+    assert progress.phase is TaskPhase.PARTIAL
+    (weigh,) = (step for step in progress.steps if step.id == "weigh")
+    assert weigh.reason.startswith("5 calls in a row brought no reply that can be used")
+    assert "the last one: the provider failed (status 500, api_error" in report
 
 
 @pytest.mark.parametrize(

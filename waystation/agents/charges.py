@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Bound, Usage
 from waystation.domain.compaction.tokens import reply_bound, upper_bound
-from waystation.domain.errors import BadInput, ModelError, ModelUnavailable, ReplyBlocked
+from waystation.domain.errors import BadInput, EndpointBroken, ModelError, ModelUnavailable, ReplyBlocked
 from waystation.domain.models import Price, answering, cost_micro_usd, dearest, family_name, price_of, worst_rates
 from waystation.domain.progress import Doing
 from waystation.domain.transcript import Charge, Fence, Intent
@@ -113,7 +113,7 @@ class MeteredModel:
         request = request.model_copy(update={"fallbacks": tuple(priced)})
         bound = bounded(bytes_bound)
         if not left.covers(bound.worst_case(request.max_output)):
-            counted = await self.model.count_tokens(request) or bytes_bound
+            counted = await self._counted(request) or bytes_bound
             if counted < bytes_bound:
                 alike = tuple(one for one in priced if family_name(one) == family_name(request.model))
                 request = request.model_copy(update={"fallbacks": alike})
@@ -127,18 +127,29 @@ class MeteredModel:
         """Ask once.
 
         An intent stays behind where the call may have been billed without a reply (crash, cancellation, cut stream);
-        where the provider certainly refused, it is taken back. Raises ModelError, FenceLost.
+        where the provider certainly refused, it is taken back. Raises ModelError, FenceLost; EndpointBroken where this
+        was the last of `MOST_UNANSWERED` in a row.
         """
         books = Books(self.store, self.clock, self.meter, self.tell)
         priced = PricedCall(call.request.model, call.worst_case, call.prices, call.day)
         reply, charge = await books.charged(fence, key, priced, lambda: self._answer(call))
         return reply, charge.model_copy(update={"stop": reply.stop.value})
 
+    async def _counted(self, request: ModelRequest) -> int | None:
+        """The provider's count; None also where its answer cannot be used, since the call does not depend on it."""
+        try:
+            return await self.model.count_tokens(request)
+        except ModelUnavailable as error:
+            if not error.possibly_billed:
+                raise
+            return None
+
     async def _answer(self, call: Affordable) -> ModelReply:
         """The reply; what its endpoint did not report is reckoned with what it can have been at most."""
         reply = await self.model.complete(call.request)
         most = call.request.max_output
-        said = reply_bound(reply.blocks, most) if reply.blocks or reply.usage.prompt else most
+        shown = not reply.thought and bool(reply.blocks or reply.usage.prompt)
+        said = reply_bound(reply.blocks, most) if shown else most
         return reply.model_copy(update={"usage": reply.usage.completed(call.worst_case.tokens - most, said)})
 
 
@@ -187,9 +198,9 @@ class Books:
     async def charged(
         self, fence: Fence, key: CallKey, call: PricedCall, answer: Callable[[], Awaitable[UsedT]]
     ) -> tuple[UsedT, Charge]:
-        """The answer, and the charge for it, which is not committed yet. Raises ModelError, FenceLost."""
+        """The answer, and the charge for it, which is not committed yet. Raises as `MeteredModel.ask` does."""
         intent = Intent(key=str(key), model=call.model, worst_case=call.worst_case, at=self.clock())
-        await self.store.record_intent(fence, intent)
+        unanswered = await self.store.record_intent(fence, intent)
         agent = fence.run_id.rpartition("/")[2]
         if key.kind != "search":  # that is a call of a tool
             self.tell(Doing(agent=agent, what="model", turn=key.turn, since=intent.at))
@@ -199,6 +210,8 @@ class Books:
             self.meter.failed(key.kind, call.model, error)
             if not _possibly_billed(error):
                 await self.store.drop_intent(fence, intent.key)
+            elif isinstance(error, ModelUnavailable):
+                raise _in_a_row(error, unanswered) from None
             raise
         model = answered.asked or call.model
         charge = Charge(
@@ -217,8 +230,29 @@ class Books:
         return answered, charge
 
 
+MOST_UNANSWERED = 5
+"""Calls of one key that may have been billed and brought no reply that can be used: then a person has to see to it.
+Each holds its worst case. The store counts them, those of workers that were killed included."""
+QUICK_TRIES = 2
+"""So many are repeated as soon as any activity that failed."""
+LONGER_PAUSE = 30.0
+"""Seconds before each later one: what passes by itself has some time to, at no further cost."""
+
+
+def _in_a_row(error: ModelUnavailable, unanswered: int) -> ModelError:
+    """What the failure of a call is, after so many of its key without a reply, it included."""
+    if unanswered >= MOST_UNANSWERED:
+        named = f"{unanswered} calls in a row brought no reply that can be used, and may all have been billed"
+        return EndpointBroken(f"{named}; the last one: {error}", possibly_billed=True)
+    if unanswered <= QUICK_TRIES or error.retry_after is not None:
+        return error
+    return ModelUnavailable(str(error), retry_after=LONGER_PAUSE)
+
+
 def _possibly_billed(error: ModelError) -> bool:
-    return isinstance(error, ReplyBlocked) or (isinstance(error, ModelUnavailable) and error.possibly_billed)
+    return isinstance(error, ReplyBlocked) or (
+        isinstance(error, ModelUnavailable | EndpointBroken) and error.possibly_billed
+    )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ Which calls of an agent's reply wait for a person, and which are not carried out
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -22,7 +22,7 @@ from waystation.domain.budget import delay_seconds
 from waystation.domain.compaction.history import view
 from waystation.domain.compaction.tokens import correction, request_tokens
 from waystation.domain.decisions import QUESTIONS_AT_ONCE, ActionDecision, ActionQuestion, digest_of, question_on
-from waystation.domain.errors import ReplyBlocked, SpendingLimitReached, TextHeldBack
+from waystation.domain.errors import EndpointBroken, ModelUnavailable, ReplyBlocked, SpendingLimitReached, TextHeldBack
 from waystation.domain.layers import Reminder, recent_failures
 from waystation.domain.leg import (
     ActionsAsked,
@@ -190,7 +190,7 @@ _CUT = {StopReason.MAX_TOKENS, StopReason.CONTEXT_EXCEEDED}
 _TURN_MESSAGES = 2
 """A reply, and the results of its calls."""
 IDLE_REPLIES = 3
-"""Replies in a row that call no tool; then what there is gets delivered."""
+"""Replies in a row that call no tool that there is; then what there is gets delivered."""
 
 
 @dataclass(frozen=True)
@@ -295,13 +295,28 @@ class Turns:
         key = CallKey("turn", str(at.transcript.turns + 1))
         try:
             reply, charge = await self.loop.model.ask(at.fence, key, call)
-        except SpendingLimitReached as limit:
-            return ProviderLimit(standing=at.standing, reason=str(limit))
+        except (SpendingLimitReached, EndpointBroken) as stopped:
+            await at.recount()
+            return ProviderLimit(standing=at.standing, reason=str(stopped))
+        except ModelUnavailable as failed:
+            if (spent := await self._spent_by(failed, shown)) is None:
+                raise
+            return spent
         except ReplyBlocked as blocked:
             await at.recount()
             return at.stopped(str(blocked))
         at.scale = correction(request_tokens(at.fixed, shown), reply.usage.reported_prompt)
         return await self._take(reply, charge)
+
+    async def _spent_by(self, failed: ModelUnavailable, shown: tuple[Message, ...]) -> AllowanceSpent | None:
+        """The leg's end where a call that brought no reply may have been billed, and nothing is left for another."""
+        if not failed.possibly_billed:
+            return None
+        await self.at.recount()
+        again = await affordable(self.at, shown, self.loop.model)
+        if not isinstance(again, TooDear):
+            return None
+        return AllowanceSpent(standing=self.at.standing, needed=again.needed, unanswered=str(failed))
 
     async def _take(self, reply: ModelReply, charge: Charge) -> LegOutcome | None:
         at = self.at
@@ -318,7 +333,7 @@ class Turns:
         most = at.request.terms.history
         if most is not None and len(said) + _TURN_MESSAGES > most:
             return at.stopped(f"its conversation may have {most:,} messages, and another turn would be over that")
-        if (idle := _idle_replies(said)) >= IDLE_REPLIES:
+        if (idle := _idle_replies(said, at.toolbox.offered)) >= IDLE_REPLIES:
             return at.stopped(f"the model gave {idle} replies in a row without handing in a result")
         return None
 
@@ -335,11 +350,14 @@ def _handed_in(said: Sequence[Message], ending: frozenset[str]) -> bool:
     return any(not result.is_error and calls.get(result.tool_use_id) in ending for result in said[-1].tool_results)
 
 
-def _idle_replies(said: Sequence[Message]) -> int:
-    """How many replies at the end call no tool."""
-    idle = 0
+def _idle_replies(said: Sequence[Message], known: Container[str]) -> int:
+    """How many replies at the end call no tool that there is. One that was called with success was there then, even
+    where its server is away now.
+    """
+    idle, failed = 0, set[str]()
     for message in reversed(said):
-        if message.tool_uses or message.tool_results:
+        failed |= {result.tool_use_id for result in message.tool_results if result.is_error}
+        if any(call.name in known or call.id not in failed for call in message.tool_uses):
             break
         idle += message.role == "assistant"
     return idle

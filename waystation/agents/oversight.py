@@ -14,7 +14,7 @@ from pydantic import Field, JsonValue
 
 from waystation.agents.attempt import task_as_told
 from waystation.agents.charges import MeteredModel
-from waystation.agents.planner import Consultant, Matter, Means, NoAnswer, UnusableAnswer, with_safe_titles
+from waystation.agents.planner import Consultant, Lack, Matter, Means, NoAnswer, UnusableAnswer, with_safe_titles
 from waystation.agents.publisher import CitationCheck
 from waystation.agents.redaction import redactor_for
 from waystation.agents.roles import prompt
@@ -60,8 +60,9 @@ REVISE_PLAN = ToolSpec(
     input_schema=RevisePlanInput.model_json_schema(),
 )
 REVISION_NOTES = {
-    NoAnswer.UNUSABLE: "A revision of the plan could not be run, also after one repair; the plan was kept as it was.",
-    NoAnswer.TOO_DEAR: "The budget was too small for revising the plan; it was kept as it was.",
+    Lack.UNUSABLE: "A revision of the plan could not be run, also after one repair; the plan was kept as it was.",
+    Lack.TOO_DEAR: "The budget was too small for revising the plan; it was kept as it was.",
+    Lack.NO_REPLY: "No revision of the plan was to be had of the model; it was kept as it was.",
 }
 
 
@@ -82,7 +83,7 @@ class Reviser:
         if not await self._made(run):
             answer = await self._answer(run, request)
             if isinstance(answer, NoAnswer):
-                notes = (REVISION_NOTES[answer],)
+                notes = (answer.note(REVISION_NOTES),)
             elif not answer.nothing:
                 await self._save(run, request, answer)
         revision, plan = PlanRevision(number=request.number, seen=request.seen), None
@@ -193,8 +194,9 @@ REVIEW_REPORT = ToolSpec(
     input_schema=ReviewReportInput.model_json_schema(),
 )
 REVIEW_NOTES = {
-    NoAnswer.UNUSABLE: "A review of the report could not be used, also after one repair; code alone checked it.",
-    NoAnswer.TOO_DEAR: "The budget was too small for a review of the report by a model; code alone checked it.",
+    Lack.UNUSABLE: "A review of the report could not be used, also after one repair; code alone checked it.",
+    Lack.TOO_DEAR: "The budget was too small for a review of the report by a model; code alone checked it.",
+    Lack.NO_REPLY: "No review of the report was to be had of the model; code alone checked it.",
 }
 
 
@@ -217,7 +219,7 @@ class Reviewer:
         drafted = await self._drafted(ref, there)
         known = await asyncio.to_thread(faults_in, drafted)
         answer = await self._answer(run, request, lambda: self._opening(ref, there, drafted, known))
-        judged, notes = ((), (REVIEW_NOTES[answer],)) if isinstance(answer, NoAnswer) else (answer.faults, ())
+        judged, notes = ((), (answer.note(REVIEW_NOTES),)) if isinstance(answer, NoAnswer) else (answer.faults, ())
         faults = tuple(dict.fromkeys((*known, *judged)))[:MOST_FAULTS]
         sent_back = bool(faults) and request.may_send_back
         if sent_back:

@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, TypeVar
 from pydantic import JsonValue, ValidationError
 
 from waystation.agents.attempt import task_told
-from waystation.agents.charges import CallKey, MeteredModel, TooDear
+from waystation.agents.charges import Affordable, CallKey, MeteredModel, TooDear
 from waystation.agents.contract import EarlierTasks
 from waystation.agents.redaction import redacted_reply, redactor_for
 from waystation.agents.roles import planning_prompt
@@ -19,7 +19,7 @@ from waystation.agents.tools.tool import ToolInput
 from waystation.domain.amount import Limit
 from waystation.domain.budget import RunTotals
 from waystation.domain.compaction.history import view
-from waystation.domain.errors import TextMissing
+from waystation.domain.errors import EndpointBroken, ModelUnavailable, SpendingLimitReached, TextMissing
 from waystation.domain.foreign import tagged
 from waystation.domain.leg import RunRef
 from waystation.domain.models import Price
@@ -55,12 +55,26 @@ class UnusableAnswer(Exception):
         self.errors = errors
 
 
-class NoAnswer(StrEnum):
-    """Why there is none."""
+class Lack(StrEnum):
+    """Why there is no answer."""
 
     TOO_DEAR = "too dear"
     UNUSABLE = "unusable"
     """Also after one repair."""
+    NO_REPLY = "no reply"
+    """The provider makes no calls for money's sake, or its endpoint is broken."""
+
+
+class NoAnswer(NamedTuple):
+    """That there is none."""
+
+    why: Lack
+    cause: str = ""
+    """In the words of the error that stood in its way."""
+
+    def note(self, notes: Mapping[Lack, str]) -> str:
+        """What a person is told."""
+        return f"{notes[self.why]} ({self.cause})" if self.cause else notes[self.why]
 
 
 class Means(NamedTuple):
@@ -108,13 +122,13 @@ class Consultant:
                     return _read(matter, last)
                 except UnusableAnswer as unusable:
                     if transcript.turns >= TRIES:
-                        return NoAnswer.UNUSABLE
+                        return NoAnswer(Lack.UNUSABLE)
                     complaint = _complaint(matter.refusal, last, unusable.errors, transcript.next_id)
                     transcript = await self._appended(transcript, fence, complaint)
             else:
                 asked = await self._asked(matter, transcript, fence, means)
-                if asked is None:
-                    return NoAnswer.TOO_DEAR
+                if isinstance(asked, NoAnswer):
+                    return asked
                 transcript = asked
 
     async def _begun(self, matter: Matter[_T], fence: Fence) -> Transcript:
@@ -124,8 +138,12 @@ class Consultant:
         (redacted,) = await self.redactor.redact([await matter.opening()], matter.place, matter.run.tenant)
         return await self._appended(transcript, fence, user_text(transcript.next_id, redacted.text))
 
-    async def _asked(self, matter: Matter[_T], transcript: Transcript, fence: Fence, means: Means) -> Transcript | None:
-        """One call of the model; None where its worst case does not fit."""
+    async def _asked(
+        self, matter: Matter[_T], transcript: Transcript, fence: Fence, means: Means
+    ) -> Transcript | NoAnswer:
+        """One call of the model. No answer where its worst case does not fit, and where it brings none and another try
+        has to wait for a person, or does not fit. Raises ModelError.
+        """
         request = ModelRequest(
             model=means.model,
             system=matter.system,
@@ -134,15 +152,25 @@ class Consultant:
             max_output=MAX_REPLY,
             require_tool=matter.tool.name,
         )
-        left = means.limit.after((await self.store.totals(transcript.run_id)).spent)
-        call = await self.model.fitted(request, left, _REPLY_FLOOR, means.prices)
+        call = await self._fitted(request, fence, means)
         if isinstance(call, TooDear):
-            return None
-        reply, charge = await self.model.ask(fence, CallKey(matter.kind, str(transcript.turns + 1)), call)
+            return NoAnswer(Lack.TOO_DEAR)
+        try:
+            reply, charge = await self.model.ask(fence, CallKey(matter.kind, str(transcript.turns + 1)), call)
+        except (SpendingLimitReached, EndpointBroken) as stopped:
+            return NoAnswer(Lack.NO_REPLY, str(stopped))
+        except ModelUnavailable as failed:
+            if failed.possibly_billed and isinstance(await self._fitted(request, fence, means), TooDear):
+                return NoAnswer(Lack.NO_REPLY, str(failed))
+            raise
         blocks, _ = await redacted_reply(reply.blocks, self.redactor, matter.run.tenant)
         message = transcript.reply(blocks, reply.asked)
         await self.store.commit_reply(fence, transcript.version, message, charge)
         return transcript.with_message(message)
+
+    async def _fitted(self, request: ModelRequest, fence: Fence, means: Means) -> Affordable | TooDear:
+        left = means.limit.after((await self.store.totals(fence.run_id)).spent)
+        return await self.model.fitted(request, left, _REPLY_FLOOR, means.prices)
 
     async def _appended(self, transcript: Transcript, fence: Fence, message: Message) -> Transcript:
         await self.store.commit_message(fence, transcript.version, message)
@@ -196,8 +224,9 @@ SUBMIT_PLAN = ToolSpec(
     input_schema=SubmitPlanInput.model_json_schema(),
 )
 NOTES = {
-    NoAnswer.UNUSABLE: "The model's plan could not be run, also after one repair; the standard plan is used.",
-    NoAnswer.TOO_DEAR: "The budget is too small for planning by a model; the standard plan is used.",
+    Lack.UNUSABLE: "The model's plan could not be run, also after one repair; the standard plan is used.",
+    Lack.TOO_DEAR: "The budget is too small for planning by a model; the standard plan is used.",
+    Lack.NO_REPLY: "No plan was to be had of the model; the standard plan is used.",
 }
 
 
@@ -258,7 +287,7 @@ class Planner:
         made = await Consultant(self.model, self.store, self.redactor).answer(matter, means)
         if not isinstance(made, NoAnswer):
             return made, ()
-        return standard_plan((await self.store.task(run.task_id, run.reader)).request.question), (NOTES[made],)
+        return standard_plan((await self.store.task(run.task_id, run.reader)).request.question), (made.note(NOTES),)
 
     async def _task(self, run: RunRef) -> str:
         row = await self.store.task(run.task_id, run.reader)

@@ -7,7 +7,14 @@ from typing import Literal
 
 from waystation.domain.details import counted
 from waystation.domain.endpoints import Capabilities
-from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable, ReplyBlocked, SpendingLimitReached
+from waystation.domain.errors import (
+    EndpointBroken,
+    ModelError,
+    ModelRejected,
+    ModelUnavailable,
+    ReplyBlocked,
+    SpendingLimitReached,
+)
 from waystation.domain.models import answering
 from waystation.domain.transcript import Message, ToolResult, ToolUse, user_text
 from waystation.domain.value import Value
@@ -108,15 +115,15 @@ class Probe:
                 reply = await self._ask(chat, _asking("Say: ready."))
             except (SpendingLimitReached, ReplyBlocked):
                 raise
-            except ModelRejected as error:
-                refused.append(error)
-                continue
-            except ModelUnavailable as error:
-                if not error.possibly_billed:
+            except (ModelUnavailable, EndpointBroken) as error:
+                if isinstance(error, ModelUnavailable) and not error.possibly_billed:
                     raise
                 self.found["streams"] = False
                 self._note("streaming", "will not work", str(error))
                 return None, None
+            except ModelRejected as error:
+                refused.append(error)
+                continue
             self.found |= {"streams": True, **_left_out(caches=caches, binds=binds)}
             self._note("streaming", "fits", f"a whole stream, which stopped for {reply.stop}")
             if not caches:

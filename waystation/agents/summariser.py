@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from waystation.agents.charges import CallKey, MeteredModel, TooDear
+from waystation.agents.charges import Affordable, CallKey, MeteredModel, TooDear
 from waystation.agents.roles import prompt
 from waystation.domain.compaction.constraints import (
     open_items,
@@ -32,7 +32,7 @@ from waystation.domain.compaction.summary import (
     without_scratchpad,
 )
 from waystation.domain.compaction.tokens import estimate_text
-from waystation.domain.errors import ModelRejected
+from waystation.domain.errors import ModelRejected, ModelUnavailable
 from waystation.domain.foreign import Tagged, tagged, without_tags
 from waystation.domain.models import model_facts
 from waystation.domain.passages import render, tool_names
@@ -97,14 +97,17 @@ class CondensingModel:
             messages=(user_text("m1", self._question(conversation, length, note)),),
             max_output=length[1] * HEADROOM,
         )
-        left = self.request.limit.after((await self.model.store.totals(run.run_id)).spent)
-        call = await self.model.fitted(ask, left, min(_REPLY_FLOOR, ask.max_output), terms.prices)
+        call = await self._fitted(ask)
         if isinstance(call, TooDear):
             return NoReply(note="The budget did not allow a summary.", asked=False)
         try:
             reply, charge = await self.model.ask(self.fence, CallKey("summary", name), call)
         except ModelRejected as error:
             return NoReply(note=f"The summariser failed: {error}", asked=True)
+        except ModelUnavailable as error:
+            if error.possibly_billed and isinstance(await self._fitted(ask), TooDear):
+                return NoReply(note=f"The summariser failed, and the budget allows no other try: {error}", asked=True)
+            raise
         said = () if reply.stop is StopReason.REFUSAL else reply.blocks
         text = without_scratchpad("\n".join(block.text for block in said if isinstance(block, Text)))
         (redacted,) = await self.redactor.redact([text], Place.SUMMARY, run.tenant)
@@ -112,6 +115,10 @@ class CondensingModel:
         return SummaryReply(
             text="" if redacted.unredacted else redacted.text, charge=charge, redactions=len(redacted.spans)
         )
+
+    async def _fitted(self, ask: ModelRequest) -> Affordable | TooDear:
+        left = self.request.limit.after((await self.model.store.totals(self.fence.run_id)).spent)
+        return await self.model.fitted(ask, left, min(_REPLY_FLOOR, ask.max_output), self.request.terms.prices)
 
     @property
     def _system(self) -> str:

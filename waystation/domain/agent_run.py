@@ -124,6 +124,8 @@ class AgentRun(Value):
     """What it had handed over when its last leg ended."""
     halted: str = ""
     """Why the provider makes no more calls, until a person has seen to it."""
+    unanswered: str = ""
+    """Why its last call brought no reply, where that spent its budget."""
     edits: tuple[ContextEdit, ...] = ()
     """What people changed, or want to change, in its context: in the order in which it is carried out."""
     orders: tuple[SubagentOrder, ...] = ()
@@ -178,6 +180,7 @@ class AgentRun(Value):
             leg=self.leg + 1,
             futile=0 if worked else self.futile,
             notes=tuple(dict.fromkeys((*self.notes, *standing.notes))),
+            unanswered="",
         )
         match outcome:
             case Finished():
@@ -185,7 +188,7 @@ class AgentRun(Value):
             case ContextFull():
                 return base._full(outcome.request_tokens)
             case AllowanceSpent():
-                return base._with(phase="spent", needed=outcome.needed)
+                return base._with(phase="spent", needed=outcome.needed, unanswered=outcome.unanswered)
             case ProviderLimit():
                 return base._with(phase="spent", needed=Amount(), halted=outcome.reason)
             case Delegated() | ActionsAsked():
@@ -274,10 +277,13 @@ class AgentRun(Value):
             lacking=False,
             reason="",
             halted="",
+            unanswered="",
         )
 
     def cannot_go_on(self, reason: str) -> "AgentRun":
-        """Deliver what there is, marked partial, with the reason."""
+        """Deliver what there is, marked partial, with the reason; and with what stood in its way before."""
+        before = self.halted or (unanswered_text(self.unanswered) if self.unanswered else "")
+        reason = f"{reason}; {before}" if before and before not in reason else reason
         return self._delivered(partial=True, reason=reason)
 
     @property
@@ -364,6 +370,11 @@ class AgentRun(Value):
         return self.model_copy(update=changes)
 
 
+def unanswered_text(cause: str) -> str:
+    """Why so much counts as spent that brought nothing."""
+    return f"its last call brought no reply and may have been billed: {cause}"
+
+
 class Outlook(Value):
     """As it was when the request was made."""
 
@@ -387,6 +398,8 @@ class Outlook(Value):
     """What could still be granted before the task would pass its ceiling; no limit where it has none."""
     grantable: bool = True
     """Whether that is enough for the agent's next call. It never gets more: a ceiling stays, and grants use it up."""
+    unanswered: str = ""
+    """Why its last call brought no reply, where that spent its budget."""
 
     def under(self, ceiling: Limit, limit: Limit, needed: Amount) -> "Outlook":
         """The same with what may be granted to a task of this limit, where the next call needs so much more."""
@@ -408,6 +421,7 @@ def outlook(run: AgentRun, plan: Plan, account: Account, started: frozenset[str]
         kept=sum((account.reserved.get(step_id, Amount()) for step_id in to_come), Amount()),
         made=run.made,
         needed_by=tuple(step.id for step in plan.steps if run.run.step_id in step.needs),
+        unanswered=run.unanswered,
     )
 
 

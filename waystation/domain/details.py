@@ -11,7 +11,7 @@ from textwrap import indent
 
 from pydantic import JsonValue
 
-from waystation.domain.agent_run import Outlook
+from waystation.domain.agent_run import Outlook, unanswered_text
 from waystation.domain.amount import Amount, Limit, amount_text, dollars, limit_text, used_text
 from waystation.domain.decisions import IN_ADVANCE, ActionQuestion
 from waystation.domain.delegation import depth_of, parent_of
@@ -71,6 +71,8 @@ def estimate_line(seen: Outlook, asked: Amount) -> str:
     text = "no call so far"
     if seen.calls:
         text = f"{counted(seen.calls, 'call')} so far, about {amount_text(_about(seen.each))} each"
+    if seen.unanswered:
+        text = f"{text}; {unanswered_text(seen.unanswered)}"
     if not seen.grantable:
         room = f"the task's ceiling leaves {limit_text(seen.room)} for grants, too little for its next call"
         return f"{text}; {room}: deny it, or cancel the task"

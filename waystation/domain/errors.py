@@ -16,6 +16,8 @@ WaystationError
 │   ├── ModelUnavailable    worth trying again (rate limit, overload, connection, cut stream)
 │   ├── SpendingLimitReached  the provider's account has no money left; a person has to see to it
 │   └── ModelRejected       trying again changes nothing (credentials, bad request, too large)
+│       ├── KeyRefused      its key or credentials are not accepted, or this worker has none
+│       ├── EndpointBroken  call after call it sends what is no reply; a person has to see to it
 │       ├── ModelGone       there is no such model at this endpoint, or not any more
 │       └── ReplyBlocked    the provider's content filter took the reply away; it may have been billed
 ├── WrongKey                something is encrypted with a key that is not there
@@ -134,6 +136,22 @@ class SpendingLimitReached(ModelError):
 
 class ModelRejected(ModelError):
     """Trying again changes nothing: credentials, a bad request, a request that is too large."""
+
+
+class KeyRefused(ModelRejected):
+    """The endpoint does not accept the key or credentials, or this worker has none for it."""
+
+
+class EndpointBroken(ModelRejected):
+    """What comes from there is no reply: a page, or, call after call, nothing that can be used. A person has to see to
+    it, and then another attempt is worth it.
+
+    `possibly_billed` as in `ModelUnavailable`.
+    """
+
+    def __init__(self, message: str, *, possibly_billed: bool = False) -> None:
+        super().__init__(message)
+        self.possibly_billed = possibly_billed
 
 
 class ModelGone(ModelRejected):

@@ -195,11 +195,13 @@ class AllowanceSpent(_Ended):
     type: Literal["allowance_spent"] = "allowance_spent"
     needed: Amount
     """What the next call needs at least, over what is left."""
+    unanswered: str = ""
+    """Why the last call brought no reply, where none did: what it may have cost counts as spent."""
 
 
 class ProviderLimit(_Ended):
-    """No more calls can be made until somebody has seen to something: the provider's account has no money left, or text
-    cannot be redacted.
+    """No more calls can be made until somebody has seen to something: the provider's account has no money left, its
+    endpoint is broken, or text cannot be redacted.
     """
 
     type: Literal["provider_limit"] = "provider_limit"

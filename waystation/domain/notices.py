@@ -7,6 +7,7 @@ from html import unescape
 
 from pydantic import JsonValue
 
+from waystation.domain.agent_run import unanswered_text
 from waystation.domain.amount import Amount, Limit, amount_text, used_text
 from waystation.domain.names import notices_id
 from waystation.domain.task import Approval, TaskPhase
@@ -168,7 +169,9 @@ def _asking(request: Approval) -> str:
         return f"*`{request.agent}` asks to call `{escaped(request.action.tool)}`.*{until}"
     if request.about_plan:
         return f"*A plan of {request.steps_left} steps waits to be agreed to.*{until}"
-    return f"*`{request.agent}` asks for {amount_text(request.asked)}.*{until}"
+    cause = request.outlook.unanswered if request.outlook is not None else ""
+    why = f" Before that, {escaped(unanswered_text(cause))}." if cause else ""
+    return f"*`{request.agent}` asks for {amount_text(request.asked)}.*{why}{until}"
 
 
 def _next_step(notice: Notice) -> str:

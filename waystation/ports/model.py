@@ -69,6 +69,8 @@ class ModelReply(Value):
     """The model that answered, as the provider names it."""
     asked: str = ""
     """Full name of the model that was asked in the end, where it is a fallback."""
+    thought: bool = False
+    """There may be thinking behind it that is none of its blocks."""
 
 
 class ChatModel(Protocol):

@@ -190,9 +190,9 @@ class Store(DocumentStore, Protocol):
         """All charges and open intents of the run, added up."""
         ...
 
-    async def record_intent(self, fence: Fence, intent: Intent) -> None:
-        """Store the intent before its call. An intent that is already there with this key stays, as possibly billed,
-        until a charge of the key is committed; the worst cases of repeated attempts add up. Raises FenceLost.
+    async def record_intent(self, fence: Fence, intent: Intent) -> int:
+        """Store the intent before its call; how many of its key are open then. One that is already there with this
+        key stays, as possibly billed, until a charge of it is committed; worst cases add up. Raises FenceLost.
         """
         ...
 

@@ -23,6 +23,7 @@ from pydantic import AnyUrl, BaseModel, Field, ValidationError
 from waystation import __version__
 from waystation.client.context import FoundJson
 from waystation.client.task_json import CancelJson, TaskJson, task_json
+from waystation.domain.agent_run import unanswered_text
 from waystation.domain.amount import amount_text, used_text
 from waystation.domain.compaction.audit import shown
 from waystation.domain.errors import BadInput, WaystationError
@@ -296,9 +297,11 @@ def _asking(one: PendingApproval) -> str:
         return f"{request.agent} asks to call {one_line(request.action.tool)} {about}:\n{plain(request.action.text)}"
     if request.reason:
         return f"{request.agent} {about} makes no more calls: {one_line(request.reason)}. See to that, then approve."
+    cause = request.outlook.unanswered if request.outlook is not None else ""
+    why = f"; {one_line(unanswered_text(cause))}" if cause else ""
     return (
         f"{request.agent} asks for {amount_text(request.asked)} more {about}. It has spent "
-        f"{used_text(request.spent, request.limit)}; at least {amount_text(request.needed)} are needed to go on."
+        f"{used_text(request.spent, request.limit)}{why}; at least {amount_text(request.needed)} are needed to go on."
     )
 
 

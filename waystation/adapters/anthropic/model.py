@@ -23,9 +23,9 @@ from waystation.adapters.anthropic.wire import usage_of
 from waystation.connections import (
     COUNT_SECONDS,
     CUT_OFF,
-    NO_STREAM,
     USUAL_PATIENCE,
     Patience,
+    no_stream,
     silence_limit,
     token_count,
 )
@@ -101,8 +101,8 @@ class AnthropicModel:
                     await stream.close()
             if message is not None:
                 return message
-            if not stream.response.headers.get("content-type", "").startswith(_STREAMS):
-                raise ModelUnavailable(NO_STREAM)
+            if not (answered := stream.response.headers.get("content-type", "")).startswith(_STREAMS):
+                raise no_stream(answered)
             raise ModelUnavailable(CUT_OFF)
 
 

@@ -12,13 +12,13 @@ from pydantic import ValidationError
 
 from waystation.adapters.openai import wire
 from waystation.connections import (
-    NO_STREAM,
     USUAL_PATIENCE,
     Patience,
     VendorFault,
     VendorRefusal,
     broken,
     fault_of,
+    no_stream,
     silence_limit,
     watching,
 )
@@ -43,12 +43,12 @@ class OpenAIModel:
         of_maker = self._url.startswith(OPENAI_URL)
         body = wire.request_body(request, self._endpoint.of(request.model), of_maker=of_maker)
         timeout = silence_limit(self._patience.before(thinks=request.effort is not None))
-        reply = wire.ChatReply()
+        reply = wire.ChatReply(thought=request.effort is not None)
         async with _errors(), self._client.stream("POST", self._url, json=body, timeout=timeout) as response:
             if not response.is_success:
                 raise _refusal(response, fault_of(await response.aread())).error
-            if not response.headers.get("content-type", "").startswith("text/event-stream"):
-                raise ModelUnavailable(NO_STREAM)
+            if not (answered := response.headers.get("content-type", "")).startswith("text/event-stream"):
+                raise no_stream(answered)
             async for data in _events(response):
                 chunk = wire.ChatChunk.model_validate_json(data)
                 if chunk.error is not None:

@@ -7,7 +7,7 @@ which is said in words.
 import json
 from collections.abc import Iterable, Iterator, Mapping
 
-from pydantic import BaseModel, JsonValue, ValidationError
+from pydantic import BaseModel, JsonValue, ValidationError, model_validator
 
 from waystation.connections import CUT_OFF, token_count
 from waystation.domain.budget import Usage
@@ -107,39 +107,57 @@ def _call(call: ToolUse) -> JsonValue:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
-class _Function(BaseModel):
+class _Piece(BaseModel):
+    """What null stands for is what holds without the field."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, read: JsonValue) -> JsonValue:
+        return {name: value for name, value in read.items() if value is not None} if isinstance(read, dict) else read
+
+
+class _Function(_Piece):
     name: str | None = None
     arguments: str | None = None
 
 
-class _CallPiece(BaseModel):
+class _CallPiece(_Piece):
     index: int | None = None
     id: str | None = None
     function: _Function = _Function()
 
 
-class _Delta(BaseModel):
+class _Delta(_Piece):
     content: str | None = None
     refusal: str | None = None
     tool_calls: list[_CallPiece] | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    """The same by its other name: servers have one, the other or both."""
+    reasoning_details: JsonValue = None
+
+    @property
+    def thinks(self) -> bool:
+        """Whether it shows thinking, or that there was some."""
+        return bool(self.reasoning or self.reasoning_content or self.reasoning_details)
 
 
-class _Choice(BaseModel):
+class _Choice(_Piece):
     delta: _Delta = _Delta()
     finish_reason: str | None = None
 
 
-class _Details(BaseModel):
+class _Details(_Piece):
     cached_tokens: int | None = None
 
 
-class _Used(BaseModel):
+class _Used(_Piece):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: _Details | None = None
 
 
-class ChatChunk(BaseModel):
+class ChatChunk(_Piece):
     """One piece of a reply. What is not looked at may have any shape."""
 
     model: str = ""
@@ -165,6 +183,8 @@ class ChatReply(BaseModel):
     """By index: which call its newest piece belongs to."""
     stop: str | None = None
     used: _Used | None = None
+    thought: bool = False
+    """It was asked to think, or shows that it did: that stays behind, and how much it was nobody says but the usage."""
 
     def take(self, chunk: ChatChunk) -> None:
         """Add a piece. Usage comes with the last one, or alone behind it, or never."""
@@ -173,6 +193,7 @@ class ChatReply(BaseModel):
         for choice in chunk.choices[:1]:
             self.text += (choice.delta.content or "") + (choice.delta.refusal or "")
             self.stop = choice.finish_reason or self.stop
+            self.thought = self.thought or choice.delta.thinks
             for piece in choice.delta.tool_calls or ():
                 self._take_call(piece)
 
@@ -204,7 +225,8 @@ class ChatReply(BaseModel):
         said = (Text(text=self.text),) if self.text.strip() else ()
         if stop in {StopReason.END_TURN, StopReason.TOOL_USE}:
             stop = StopReason.TOOL_USE if calls else StopReason.END_TURN
-        return ModelReply(blocks=(*said, *calls), stop=stop, usage=_usage(self.used), model=self.model)
+        usage = _usage(self.used)
+        return ModelReply(blocks=(*said, *calls), stop=stop, usage=usage, model=self.model, thought=self.thought)
 
     def _whole_calls(self, *, cut: bool) -> Iterable[ToolUse]:
         for number, call in enumerate(self.calls):

@@ -208,11 +208,13 @@ class SqlTranscripts(StorePart):
         return {step_id: await spent(connection, run_id) for run_id, step_id in found.all()}
 
     @writing
-    async def record_intent(self, connection: AsyncConnection, fence: Fence, intent: Intent) -> None:
-        """Store the intent before its call; those of earlier attempts stay. Raises FenceLost."""
+    async def record_intent(self, connection: AsyncConnection, fence: Fence, intent: Intent) -> int:
+        """Store the intent before its call; those of earlier attempts stay, and are counted. Raises FenceLost."""
         await hold(connection, fence)
         await add_intent(connection, fence.run_id, intent)
         self._tell(connection, fence.run_id, Happening(kind="called", reference=intent.key))
+        same = select(func.count()).where(intents.c.run_id == fence.run_id, intents.c.key == intent.key)
+        return (await connection.execute(same)).scalar_one()
 
     @writing
     async def drop_intent(self, connection: AsyncConnection, fence: Fence, key: str) -> None:
