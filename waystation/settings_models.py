@@ -1,11 +1,12 @@
 """Settings of the models: where they are, which of them works, by role and by purpose, and how hard."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, SecretStr, Tag
 from pydantic_settings import BaseSettings, NoDecode
 
-from waystation.domain.endpoints import Capabilities, Endpoints, NamedEndpoint
+from waystation.domain.endpoints import PROVIDER_KEY, Capabilities, Endpoints, NamedEndpoint
 from waystation.domain.models import (
     AGENT_MODEL,
     AT,
@@ -16,7 +17,7 @@ from waystation.domain.models import (
     Working,
     located,
 )
-from waystation.domain.roles import Role
+from waystation.domain.roles import Role, step_roles
 from waystation.domain.value import Input
 from waystation.settings_text import WrittenBaseUrl, WrittenEffort, WrittenTable, WrittenThinking, shared
 
@@ -48,12 +49,20 @@ _EndpointTable = Annotated[
 
 
 def _well_named(tables: dict[str, _EndpointTable]) -> dict[str, _EndpointTable]:
-    """Raises ValueError for a name that a full name of a model could not begin with."""
-    named = (name for name, table in tables.items() if isinstance(table, NamedEndpoint))
-    bad = [name for name in named if not located(f"{name}{AT}m").endpoint]
+    """Raises ValueError for a name that a full name of a model could not begin with, or a fallback that is nowhere."""
+    bad = [name for name in _named_among(tables) if not located(f"{name}{AT}m").endpoint]
     if bad:
         raise ValueError(f"an endpoint is called by lower-case letters, digits and hyphens, and not {bad[0]!r}")
+    for name, other in Endpoints(named=_named_among(tables)).unknown_fallbacks:
+        raise ValueError(
+            f"{name} falls back to {other!r}, which is no endpoint with a table, and no model: write an endpoint's "
+            f"name, or a full name as ENDPOINT{AT}MODEL"
+        )
     return tables
+
+
+def _named_among(tables: dict[str, _EndpointTable]) -> dict[str, NamedEndpoint]:
+    return {name: table for name, table in tables.items() if isinstance(table, NamedEndpoint)}
 
 
 class ModelSettings(BaseSettings):
@@ -61,9 +70,9 @@ class ModelSettings(BaseSettings):
 
     anthropic_api_key: SecretStr | None = Field(
         default=None,
-        validation_alias=shared("ANTHROPIC_API_KEY"),
+        validation_alias=shared(PROVIDER_KEY),
         description="Key of the Messages API; without one the built-in offline model does the work, unless an endpoint "
-        "is named.",
+        "is named, also in a model's full name.",
     )
     anthropic_base_url: WrittenBaseUrl = Field(
         default=None,
@@ -148,7 +157,7 @@ class ModelSettings(BaseSettings):
     @property
     def named_endpoints(self) -> dict[str, NamedEndpoint]:
         """Those that have a table of their own."""
-        return {name: table for name, table in self.endpoints.items() if isinstance(table, NamedEndpoint)}
+        return _named_among(self.endpoints)
 
     @property
     def places(self) -> Endpoints:
@@ -162,7 +171,24 @@ class ModelSettings(BaseSettings):
         if self.offline is not None:
             return self.offline
         named = self.endpoint or any(own.endpoint for own in self.roles.values())
-        return self.anthropic_api_key is None and not named
+        return self.anthropic_api_key is None and not named and not any(map(_is_placed, self._chosen))
+
+    @property
+    def _chosen(self) -> Iterator[str]:
+        """The models that are set, for all or for one role."""
+        yield from filter(None, (self.agent_model, self.condense_model, self.plan_model, self.review_model))
+        yield from filter(None, (self._own(role).model for role in step_roles()))
+
+    @property
+    def used_endpoints(self) -> frozenset[str]:
+        """The named endpoints of the models that these settings choose, and of those that may take their places."""
+        if self.uses_offline_model:
+            return frozenset()
+        names = {self.planner, self.reviewer}
+        for role in step_roles():
+            names |= {self.working(role).model, self.condenser(role, self.condense_model)}
+        others = {other for name in names for other in self.places.fallbacks(name)}
+        return frozenset(filter(None, (located(name).endpoint for name in names | others)))
 
     @property
     def planner(self) -> str:
@@ -198,6 +224,11 @@ class ModelSettings(BaseSettings):
 
     def _of_table(self, role: Role) -> RoleSettings:
         return self.roles.get(role, RoleSettings())
+
+
+def _is_placed(model: str) -> bool:
+    """Whether its name says where it is."""
+    return bool(located(model).endpoint)
 
 
 def _spoken(name: str, role: Role, own: object, tabled: object) -> str:

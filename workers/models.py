@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import httpx2
 
@@ -21,7 +22,7 @@ from waystation.domain.errors import (
     ModelUnavailable,
     SpendingLimitReached,
 )
-from waystation.domain.models import OFFLINE_MODEL, family_name, located, model_facts
+from waystation.domain.models import OFFLINE_MODEL, at_endpoint, family_name, located, model_facts
 from waystation.domain.transcript import Message, RedactedThinking, Text, Thinking
 from waystation.ports import ChatModel, ModelReply, ModelRequest
 from waystation.settings import Settings
@@ -32,6 +33,35 @@ REST_SECONDS = 60.0
 """So long an endpoint that did not answer is passed by where another one can take its calls."""
 SHORT_WAIT = 10.0
 """Seconds that a named delay may take before another endpoint is asked: what is in the cache there is worth that."""
+
+
+class FirstUsed:
+    """A model whose client is made when it is first asked: what nobody asks may lack its key or its packages."""
+
+    def __init__(self, make: Callable[[], ChatModel]) -> None:
+        self._make = make
+        self._made: ChatModel | None = None
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """See `ChatModel`. Raises ModelRejected where there is no client to be made."""
+        return await self._model().complete(request)
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        """See `ChatModel`."""
+        return await self._model().count_tokens(request)
+
+    async def aclose(self) -> None:
+        """Close what was made."""
+        if self._made is not None:
+            await self._made.aclose()
+
+    def _model(self) -> ChatModel:
+        if self._made is None:
+            try:
+                self._made = self._make()
+            except BadInput as error:
+                raise ModelRejected(str(error)) from None
+        return self._made
 
 
 class ModelSwitch:
@@ -150,17 +180,22 @@ def _readable(message: Message, speaker: str, reader: str) -> Message:
 def model_switch(settings: Settings) -> ModelSwitch:
     """The models that these settings reach. The offline one is behind the same adapter as the provider's.
 
-    Raises BadInput for a named endpoint without what it needs.
+    Raises BadInput for a named endpoint that these settings use, and that lacks what it needs.
     """
     in_process = httpx2.AsyncClient(transport=offline_transport())
     offline = anthropic_model("offline", "http://offline.invalid", in_process)
-    named = {
-        name: endpoint_model(endpoint, settings.places.at(f"{name}::-"), patience_of(settings))
-        for name, endpoint in settings.named_endpoints.items()
-    }
+    used = settings.used_endpoints
+    makers = {name: partial(_named_model, settings, name) for name in settings.named_endpoints}
+    named = {name: make() if name in used else FirstUsed(make) for name, make in makers.items()}
     if settings.anthropic_api_key is None:
         return ModelSwitch(offline, None, named, settings.places)
     return ModelSwitch(offline, _provider(settings, settings.places.at("")), named, settings.places)
+
+
+def _named_model(settings: Settings, name: str) -> ChatModel:
+    return endpoint_model(
+        settings.named_endpoints[name], settings.places.at(at_endpoint(name, "-")), patience_of(settings)
+    )
 
 
 def probing_model(settings: Settings, model: str, endpoint: ModelEndpoint) -> ChatModel:
@@ -176,10 +211,12 @@ def endpoint_model(
     endpoint: NamedEndpoint, row: ModelEndpoint, patience: Patience, http_client: httpx2.AsyncClient | None = None
 ) -> ChatModel:
     """The models of a named endpoint. Raises BadInput where it lacks a key or packages."""
-    key = os.environ.get(endpoint.key_variable) if endpoint.key_variable else None
+    key = os.environ.get(endpoint.key_variable) or None
+    if key is None and endpoint.needed_key:
+        raise BadInput(endpoint.keyless)
     if endpoint.kind == "openai":
         return openai_model(key, endpoint.url, http_client, patience, row)
-    connected = platform_client(endpoint, key or None, http_client, patience)
+    connected = platform_client(endpoint, key, http_client, patience)
     return AnthropicModel(connected.client, patience, row, connected.no_credentials)
 
 

@@ -376,9 +376,9 @@ def _model(settings: Settings) -> Check:
         finding = "the built-in offline model, which extracts and does not reason: set ANTHROPIC_API_KEY for Claude"
         return Check(name="model", ok=False, finding=finding, needed=False)
     names = dict.fromkeys(settings.working(role).model for role in step_roles())
-    there = settings.anthropic_api_key is not None or all(located(name).endpoint for name in names)
-    finding = ", ".join(names) if there else "WAYSTATION_OFFLINE is false, but there is no ANTHROPIC_API_KEY"
-    return Check(name="model", ok=there, finding=finding)
+    called = dict.fromkeys((*names, settings.planner, settings.reviewer))
+    missing = [f"{name} needs a key: set {key}" for name in called if (key := settings.missing_key(name))]
+    return Check(name="model", ok=not missing, finding="; ".join(missing) or ", ".join(names))
 
 
 def _webhook(settings: Settings) -> Check:
