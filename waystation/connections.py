@@ -20,6 +20,7 @@ from waystation.domain.errors import (
     ModelRejected,
     ModelUnavailable,
     ReplyBlocked,
+    ReplyUnfit,
     SpendingLimitReached,
 )
 from waystation.patterns import proven
@@ -263,7 +264,7 @@ def broken(cause: BaseException) -> ModelError:
     if isinstance(cause, httpx2.TimeoutException):
         return ModelUnavailable("the provider did not answer in time", possibly_billed=sent)
     if isinstance(cause, UnfitBody):
-        return ModelUnavailable(str(cause))
+        return ReplyUnfit(str(cause))
     named = f"the connection to the provider failed ({type(cause).__name__})"
     return ModelUnavailable(named, possibly_billed=sent)
 

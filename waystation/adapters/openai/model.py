@@ -23,7 +23,7 @@ from waystation.connections import (
     watching,
 )
 from waystation.domain.endpoints import OPENAI_URL, ModelEndpoint
-from waystation.domain.errors import ModelUnavailable
+from waystation.domain.errors import ReplyUnfit
 from waystation.ports import ModelReply, ModelRequest
 
 _END = "[DONE]"
@@ -48,7 +48,7 @@ class OpenAIModel:
             if not response.is_success:
                 raise _refusal(response, fault_of(await response.aread())).error
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
-                raise ModelUnavailable(NO_STREAM)
+                raise ReplyUnfit(NO_STREAM)
             async for data in _events(response):
                 chunk = wire.ChatChunk.model_validate_json(data)
                 if chunk.error is not None:
@@ -105,4 +105,4 @@ async def _errors() -> AsyncGenerator[None]:
         raise broken(error) from None
     except ValidationError as error:
         fields = ", ".join(sorted({".".join(map(str, line["loc"])) for line in error.errors()})) or "no JSON"
-        raise ModelUnavailable(f"a piece of the model's reply has missing or malformed fields ({fields})") from None
+        raise ReplyUnfit(f"a piece of the model's reply has missing or malformed fields ({fields})") from None
