@@ -20,6 +20,7 @@ from waystation.domain.errors import (
     ModelGone,
     ModelRejected,
     ModelUnavailable,
+    ReplyBlocked,
     SpendingLimitReached,
 )
 from waystation.domain.models import OFFLINE_MODEL, at_endpoint, family_name, located, model_facts
@@ -82,20 +83,25 @@ class ModelSwitch:
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """See `ChatModel`. A call that was refused, and certainly not billed, goes to the next that may take it; one
-        that may have been billed fails, and the next attempt of whoever asked goes there.
+        that may have been billed fails, and the next attempt of whoever asked goes there. That another one does not
+        take the call in its place (a wrong key, too long a request) is nobody's error but its own.
         """
         refused: ModelError | None = None
         for model in self._order(request):
+            asked = model == request.model
             try:
                 reply = await self._of(model).complete(_placed(request, model))
-            except (ModelUnavailable, SpendingLimitReached, ModelGone) as error:
-                if _waits(error) or not self._rested(model, request, error) or not request.fallbacks:
+            except (ModelUnavailable, SpendingLimitReached, ModelRejected) as error:
+                passed_on = _passed_on(error, asked=asked) and self._rested(model, request, error)
+                if not passed_on or not request.fallbacks:
                     raise
                 if isinstance(error, ModelUnavailable) and error.possibly_billed:
                     raise ModelUnavailable(str(error)) from None
-                refused = error if refused is None or isinstance(error, ModelUnavailable) else refused
+                own = isinstance(error, ModelRejected) and not asked
+                if not own and (refused is None or isinstance(error, ModelUnavailable)):
+                    refused = error
             else:
-                return reply if model == request.model else reply.model_copy(update={"asked": model})
+                return reply if asked else reply.model_copy(update={"asked": model})
         raise refused or ModelRejected("no model was asked")
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
@@ -124,9 +130,9 @@ class ModelSwitch:
         return True
 
     def _order(self, request: ModelRequest) -> Sequence[str]:
-        """Who is asked: those that did answer when they were last asked, or else all."""
-        models = (request.model, *request.fallbacks)
-        return [model for model in models if self._rests.get(model, 0.0) <= _now()] or models
+        """Who is asked: first those that did answer when they were last asked."""
+        now = _now()
+        return sorted((request.model, *request.fallbacks), key=lambda model: self._rests.get(model, 0.0) > now)
 
     def _of(self, model: str) -> ChatModel:
         if model == OFFLINE_MODEL:
@@ -144,14 +150,15 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _waits(error: ModelError) -> bool:
-    """Whether it is over before it would be worth to ask another one."""
-    return (
-        isinstance(error, ModelUnavailable)
-        and not error.possibly_billed
-        and error.retry_after is not None
-        and error.retry_after <= SHORT_WAIT
-    )
+def _passed_on(error: ModelError, *, asked: bool) -> bool:
+    """Whether another model may be asked instead. `asked`: it comes from the one that was asked for, whose refusals of
+    the request itself are the caller's. A delay that is over soon is waited for, and a blocked reply may be billed.
+    """
+    if isinstance(error, ModelRejected):
+        return isinstance(error, ModelGone) or not (asked or isinstance(error, ReplyBlocked))
+    if not isinstance(error, ModelUnavailable) or error.possibly_billed:
+        return True
+    return error.retry_after is None or error.retry_after > SHORT_WAIT
 
 
 def _placed(request: ModelRequest, model: str) -> ModelRequest:

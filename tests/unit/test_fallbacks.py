@@ -17,6 +17,7 @@ from waystation.domain.errors import (
     ModelGone,
     ModelRejected,
     ModelUnavailable,
+    ReplyBlocked,
     SpendingLimitReached,
 )
 from waystation.domain.models import OFFLINE_MODEL, PRICES, Price, Rates, cost_micro_usd
@@ -99,6 +100,40 @@ async def test_where_all_are_away_it_is_worth_another_attempt_and_all_are_asked_
         await switch.complete(REQUEST)
     assert (await switch.complete(REQUEST)).asked == ""
     assert [model.calls for model in models.values()] == [2, 1, 1]
+
+
+REFUSED = ModelRejected("the API key was not accepted")
+
+
+async def test_a_fallback_that_does_not_take_the_call_leaves_it_to_the_next() -> None:
+    switch, models = switched([GONE], [REFUSED], [FINE, FINE])
+    assert (await switch.complete(REQUEST)).asked == LOCAL
+    assert (await switch.complete(REQUEST)).asked == LOCAL
+    assert [model.calls for model in models.values()] == [1, 1, 2], "who refused it is passed by, too"
+
+
+@pytest.mark.parametrize("error", [GONE, SpendingLimitReached("no money"), ModelGone("no such model")])
+async def test_where_no_fallback_takes_the_call_the_first_error_holds_also_while_it_is_passed_by(
+    error: ModelError,
+) -> None:
+    switch, models = switched([error, error, FINE], [REFUSED, REFUSED, REFUSED], [REFUSED, ModelGone("none"), REFUSED])
+    for _ in range(2):
+        with pytest.raises(type(error)) as raised:
+            await switch.complete(REQUEST)
+        assert raised.value is error
+    assert (await switch.complete(REQUEST)).asked == ""
+    assert models["first"].calls == 3
+    switch, models = switched([ModelUnavailable("cut"), FINE], [REFUSED], [REFUSED])
+    with pytest.raises(ModelUnavailable):
+        await switch.complete(REQUEST)
+    assert (await switch.complete(REQUEST)).asked == "", "who did not answer is better than who refuses"
+
+
+async def test_what_a_fallback_blocked_is_asked_of_nobody_else_since_it_may_have_been_billed() -> None:
+    switch, models = switched([GONE], [ReplyBlocked("blocked")], [])
+    with pytest.raises(ReplyBlocked):
+        await switch.complete(REQUEST)
+    assert models["local"].calls == 0
 
 
 class Uncountable(ScriptedModel):
