@@ -1,5 +1,6 @@
 """Who takes a call where an endpoint is gone, overloaded or over its limit, and what that may cost at most."""
 
+from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -299,13 +300,13 @@ def test_a_full_name_alone_says_that_the_offline_model_does_not_work(setting: st
         submitted({"agent_model": LOCAL, setting: "nowhere::m"})
 
 
-def submitted(given: dict[str, object]) -> TaskTerms:
+def submitted(given: Mapping[str, object]) -> TaskTerms:
     request = TaskRequest.model_validate({"question": "What?", "request_id": "r"})
     settings = Settings.model_validate({"endpoints": ENDPOINTS, **given})
     return task_terms(request, settings, [], date(2026, 11, 25))
 
 
-ALL_LOCAL = {"agent_model": LOCAL, "plan_model": LOCAL, "condense_model": LOCAL}
+ALL_LOCAL: dict[str, object] = {"agent_model": LOCAL, "plan_model": LOCAL, "condense_model": LOCAL}
 
 
 def test_full_names_alone_need_no_key_of_the_provider_unless_a_model_is_there() -> None:
@@ -316,7 +317,7 @@ def test_full_names_alone_need_no_key_of_the_provider_unless_a_model_is_there() 
     assert elsewhere.plan_model == "claude-haiku-5-5", "workers may have the key"
 
 
-OPENAI = {"kind": "openai", "model": "m"}
+OPENAI: dict[str, object] = {"kind": "openai", "model": "m"}
 LACKING: dict[str, tuple[dict[str, object], str]] = {
     "a variable that was named": ({"kind": "compatible", "base_url": "http://x.test", "key_from": "KEY_X"}, "KEY_X"),
     "the same of chat completions": ({**OPENAI, "base_url": "http://x.test/v1", "key_from": "KEY_X"}, "KEY_X"),
