@@ -3,23 +3,22 @@
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, SecretStr, Tag
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, NoDecode
 
-from waystation.domain.endpoints import PROVIDER_KEY, Capabilities, Endpoints, NamedEndpoint
-from waystation.domain.models import (
-    AGENT_MODEL,
-    AT,
-    CONDENSE_MODEL,
-    Effort,
-    Spoken,
-    ThinkingSetting,
-    Working,
-    located,
-)
+from waystation.domain.endpoints import PROVIDER_KEY, Endpoints, NamedEndpoint
+from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL, Effort, Spoken, ThinkingSetting, Working, located
 from waystation.domain.roles import Role, step_roles
 from waystation.domain.value import Input
-from waystation.settings_text import WrittenBaseUrl, WrittenEffort, WrittenTable, WrittenThinking, shared
+from waystation.settings_text import (
+    WrittenBaseUrl,
+    WrittenEffort,
+    WrittenEndpoints,
+    WrittenTable,
+    WrittenThinking,
+    named_among,
+    shared,
+)
 
 AS_PROVIDED: Literal["default"] = "default"
 """As an effort or a way of thinking: nothing is asked of the model, also where another role has a setting."""
@@ -35,34 +34,6 @@ class RoleSettings(Input):
     endpoint: str = ""
     effort: WrittenEffort | None = None
     thinking: WrittenThinking | None = None
-
-
-def _named(table: object) -> str:
-    """Whether a table of `endpoints` says where one is, or what models at an address can do."""
-    return "endpoint" if isinstance(table, NamedEndpoint) or (isinstance(table, dict) and "kind" in table) else "models"
-
-
-_Rows = dict[str, Capabilities]
-_EndpointTable = Annotated[
-    Annotated[NamedEndpoint, Tag("endpoint")] | Annotated[_Rows, Tag("models")], Discriminator(_named)
-]
-
-
-def _well_named(tables: dict[str, _EndpointTable]) -> dict[str, _EndpointTable]:
-    """Raises ValueError for a name that a full name of a model could not begin with, or a fallback that is nowhere."""
-    bad = [name for name in _named_among(tables) if not located(f"{name}{AT}m").endpoint]
-    if bad:
-        raise ValueError(f"an endpoint is called by lower-case letters, digits and hyphens, and not {bad[0]!r}")
-    for name, other in Endpoints(named=_named_among(tables)).unknown_fallbacks:
-        raise ValueError(
-            f"{name} falls back to {other!r}, which is no endpoint with a table, and no model: write an endpoint's "
-            f"name, or a full name as ENDPOINT{AT}MODEL"
-        )
-    return tables
-
-
-def _named_among(tables: dict[str, _EndpointTable]) -> dict[str, NamedEndpoint]:
-    return {name: table for name, table in tables.items() if isinstance(table, NamedEndpoint)}
 
 
 class ModelSettings(BaseSettings):
@@ -86,7 +57,7 @@ class ModelSettings(BaseSettings):
     endpoint: str = Field(
         default="", description="The named endpoint of all models whose names have none before a `::` (docs/models.md)."
     )
-    endpoints: Annotated[dict[str, _EndpointTable], NoDecode, WrittenTable, AfterValidator(_well_named)] = Field(
+    endpoints: WrittenEndpoints = Field(
         default={},
         description="Endpoints by name, in the config file [endpoints.NAME] with a kind; and what one can do, by its "
         "address and the model's name, as `waystation doctor --model NAME --save` writes it (docs/models.md).",
@@ -157,7 +128,7 @@ class ModelSettings(BaseSettings):
     @property
     def named_endpoints(self) -> dict[str, NamedEndpoint]:
         """Those that have a table of their own."""
-        return _named_among(self.endpoints)
+        return named_among(self.endpoints)
 
     @property
     def places(self) -> Endpoints:
@@ -178,17 +149,6 @@ class ModelSettings(BaseSettings):
         """The models that are set, for all or for one role."""
         yield from filter(None, (self.agent_model, self.condense_model, self.plan_model, self.review_model))
         yield from filter(None, (self._own(role).model for role in step_roles()))
-
-    @property
-    def used_endpoints(self) -> frozenset[str]:
-        """The named endpoints of the models that these settings choose, and of those that may take their places."""
-        if self.uses_offline_model:
-            return frozenset()
-        names = {self.planner, self.reviewer}
-        for role in step_roles():
-            names |= {self.working(role).model, self.condenser(role, self.condense_model)}
-        others = {other for name in names for other in self.places.fallbacks(name)}
-        return frozenset(filter(None, (located(name).endpoint for name in names | others)))
 
     @property
     def planner(self) -> str:

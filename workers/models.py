@@ -23,8 +23,7 @@ from waystation.domain.errors import (
     ReplyBlocked,
     SpendingLimitReached,
 )
-from waystation.domain.models import OFFLINE_MODEL, at_endpoint, family_name, located, model_facts
-from waystation.domain.transcript import Message, RedactedThinking, Text, Thinking
+from waystation.domain.models import OFFLINE_MODEL, at_endpoint, located
 from waystation.ports import ChatModel, ModelReply, ModelRequest
 from waystation.settings import Settings
 
@@ -90,7 +89,7 @@ class ModelSwitch:
         for model in self._order(request):
             asked = model == request.model
             try:
-                reply = await self._of(model).complete(_placed(request, model))
+                reply = await self._of(model).complete(request.placed(model))
             except (ModelUnavailable, SpendingLimitReached, ModelRejected) as error:
                 passed_on = _passed_on(error, asked=asked) and self._rested(model, request, error)
                 if not passed_on or not request.fallbacks:
@@ -109,7 +108,7 @@ class ModelSwitch:
         if self._rests.get(request.model, 0.0) > _now():
             return None
         try:
-            return await self._of(request.model).count_tokens(_placed(request, request.model))
+            return await self._of(request.model).count_tokens(request.placed(request.model))
         except (ModelUnavailable, SpendingLimitReached, ModelGone) as error:
             if not self._rested(request.model, request, error):
                 raise
@@ -159,29 +158,6 @@ def _passed_on(error: ModelError, *, asked: bool) -> bool:
     if not isinstance(error, ModelUnavailable) or error.possibly_billed:
         return True
     return error.retry_after is None or error.retry_after > SHORT_WAIT
-
-
-def _placed(request: ModelRequest, model: str) -> ModelRequest:
-    """The request as this model takes it where it is: without what only another one could read, or takes."""
-    facts, there = model_facts(model), located(model).model
-    messages = tuple(_readable(message, message.said_by or request.model, model) for message in request.messages)
-    changed: dict[str, object] = {"model": there, "messages": messages, "fallbacks": ()}
-    if model != request.model:
-        taken = facts.takes is not None and facts.takes.refused(request.effort, request.thinking) is None
-        changed |= {} if taken else {"effort": None, "thinking": None}
-        changed["max_output"] = min(request.max_output, facts.max_output if facts.known else request.max_output)
-    if isinstance(request.thinking, int) and messages != request.messages:
-        changed["thinking"] = "off"  # it is refused where the last reply does not begin with thinking
-    return request.model_copy(update=changed)
-
-
-def _readable(message: Message, speaker: str, reader: str) -> Message:
-    """Thinking is signed for models of one family: to others it is left out."""
-    thought = [block for block in message.blocks if isinstance(block, Thinking | RedactedThinking)]
-    if not thought or family_name(speaker) == family_name(reader):
-        return message
-    left = tuple(block for block in message.blocks if block not in thought)
-    return message.model_copy(update={"blocks": left or (Text(text="(no words)"),)})
 
 
 def model_switch(settings: Settings) -> ModelSwitch:

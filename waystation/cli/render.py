@@ -18,7 +18,7 @@ from waystation.domain.amount import amount_text, dollars, used_text
 from waystation.domain.compaction.outcome import AgentCompaction
 from waystation.domain.details import UNPRICED, answer_text, cost_text, counted, in_units, privacy_text, work_text
 from waystation.domain.foreign import one_line
-from waystation.domain.models import OFFLINE_MODEL, Price, Rates
+from waystation.domain.models import Price, Rates
 from waystation.domain.progress import Bill, BillLine
 from waystation.domain.task import TaskPhase, TaskProgress
 from waystation.domain.transcript import Block, Message, Opaque, RedactedThinking, Thinking, ToolResult, ToolUse
@@ -344,7 +344,7 @@ def bill_text(bill: Bill, width: int) -> str:
     """What a task has cost, for a terminal of this many columns."""
     reused = () if bill.reused is None else bill.reused.sentences(bill.reused.agents)
     if not bill.lines:
-        silent = ["no call of a model has its reply", *_possibly_billed(bill), *_unpriced(bill)]
+        silent = ["no call of a model has its reply", *_open(bill)]
         return "\n".join([*(silent if bill.possibly_billed else ["nothing yet: no model was called"]), *reused])
     sections = _sections(bill)
     table = _bill_table(sections)
@@ -411,7 +411,7 @@ def _price(line: BillLine) -> str:
 
 
 def _remarks(bill: Bill) -> list[str]:
-    remarks = [*_possibly_billed(bill), *_unpriced(bill)]
+    remarks = _open(bill)
     usage = bill.total.usage
     if usage.searches:
         remarks.append(f"searches of the web by the provider, which are in this cost: {usage.searches:,}")
@@ -422,23 +422,14 @@ def _remarks(bill: Bill) -> list[str]:
     return ["", *remarks]
 
 
-def _possibly_billed(bill: Bill) -> list[str]:
-    """Calls without a reply: those that are under way, and those that will never have one."""
+def _open(bill: Bill) -> list[str]:
+    """Calls without a reply, which are under way or will never have one, and models without a price."""
+    named = f"{UNPRICED}: {', '.join(bill.unpriced)}; a file that WAYSTATION_PRICES names can say it"
     return [
         f"{call.agent}: {call.intent.key} has no reply so far; possibly billed, "
         f"{amount_text(call.intent.worst_case)} at most"
         for call in bill.possibly_billed
-    ]
-
-
-def _unpriced(bill: Bill) -> list[str]:
-    """The models whose price nobody knows; one that was charged at a price has one."""
-    priced = {OFFLINE_MODEL, *(line.model for line in bill.lines if line.cost_micro_usd is not None)}
-    charged = [line.model for line in bill.lines if line.cost_micro_usd is None]
-    silent = [call.intent.model for call in bill.possibly_billed if not call.intent.worst_case.micro_usd]
-    unpriced = dict.fromkeys([*charged, *(model for model in silent if model not in priced)])
-    named = f"{UNPRICED}: {', '.join(unpriced)}; a file that WAYSTATION_PRICES names can say it"
-    return [named] if unpriced else []
+    ] + ([named] if bill.unpriced else [])
 
 
 def prices_text(known: Sequence[Price]) -> str:
