@@ -23,6 +23,7 @@ from waystation.domain.errors import (
     ModelRejected,
     ModelUnavailable,
     ReplyBlocked,
+    ReplyUnfit,
     SpendingLimitReached,
 )
 from waystation.patterns import proven
@@ -156,7 +157,7 @@ PAGE_INSTEAD = "the endpoint answered with a page, as proxies and sign-ins do; c
 
 def no_stream(content_type: str) -> ModelError:
     """Our error for what came in the place of a stream: a page was certainly not billed, anything else perhaps."""
-    return EndpointBroken(PAGE_INSTEAD) if content_type.startswith("text/html") else ModelUnavailable(NO_STREAM)
+    return EndpointBroken(PAGE_INSTEAD) if content_type.startswith("text/html") else ReplyUnfit(NO_STREAM)
 
 
 _SAFE = proven(r"[A-Za-z0-9_.:-]{1,80}")
@@ -303,7 +304,7 @@ def broken(cause: BaseException) -> ModelError:
     if isinstance(cause, httpx2.TimeoutException):
         return ModelUnavailable("the provider did not answer in time", possibly_billed=sent)
     if isinstance(cause, UnfitBody):
-        return ModelUnavailable(str(cause))
+        return ReplyUnfit(str(cause))
     named = f"the connection to the provider failed ({type(cause).__name__})"
     return ModelUnavailable(named, possibly_billed=sent)
 

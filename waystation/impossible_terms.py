@@ -72,6 +72,16 @@ def refuse_unfit(places: Sequence[tuple[str, ModelEndpoint]]) -> None:
             )
 
 
+def refuse_keyless(missing: Sequence[tuple[str, str]]) -> None:
+    """Models whose endpoints are not asked without a key, each with the variable that has none; empty: it has one."""
+    for model, variable in sorted(missing):
+        if variable:
+            raise BadInput(
+                f"{model} is at an endpoint that needs a key: set {variable}, here and for workers; where workers "
+                "alone have it, set WAYSTATION_OFFLINE=false"
+            )
+
+
 def refuse_other_units(budget: Limit, agent_budget: Limit) -> None:
     """An agent draws on its task, which can give nothing of a unit that it does not count."""
     for task, agent, unit in (

@@ -27,8 +27,11 @@ from pydantic_settings import (
 
 from waystation.domain.budget import Mode
 from waystation.domain.compaction.policy import PRIMERS, RECENTS
+from waystation.domain.endpoints import PROVIDER_KEY
 from waystation.domain.errors import BadInput
+from waystation.domain.models import located
 from waystation.domain.presets import DEFAULT_AGENT_BUDGET, DEFAULT_BUDGET, TRIGGER_PERCENT, Preset
+from waystation.domain.roles import step_roles
 from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW
 from waystation.domain.value import malformed
 from waystation.settings_models import ModelSettings
@@ -287,6 +290,25 @@ class Settings(
     def run_file(self) -> Path:
         """What runs on this machine now: addresses and process ids."""
         return self.home / "run.json"
+
+    @property
+    def used_endpoints(self) -> frozenset[str]:
+        """The named endpoints of the models that these settings choose, and of those that may take their places."""
+        if self.uses_offline_model:
+            return frozenset()
+        names = {self.planner, self.reviewer}
+        for role in step_roles():
+            names |= {self.working(role).model, self.condenser(role, self.condense_model)}
+        others = {other for name in names for other in self.places.fallbacks(name)}
+        return frozenset(filter(None, (located(name).endpoint for name in names | others)))
+
+    def missing_key(self, model: str) -> str:
+        """The variable with the key that a model's endpoint needs, where it is not set; else empty."""
+        place = located(model).endpoint
+        if not place:
+            return "" if self.anthropic_api_key is not None else PROVIDER_KEY
+        variable = self.named_endpoints[place].needed_key if place in self.named_endpoints else ""
+        return "" if os.environ.get(variable) else variable
 
     @property
     def temporal_database(self) -> Path:

@@ -1,24 +1,24 @@
 """Settings of the models: where they are, which of them works, by role and by purpose, and how hard."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, SecretStr, Tag
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, NoDecode
 
-from waystation.domain.endpoints import Capabilities, Endpoints, NamedEndpoint
-from waystation.domain.models import (
-    AGENT_MODEL,
-    AT,
-    CONDENSE_MODEL,
-    Effort,
-    Spoken,
-    ThinkingSetting,
-    Working,
-    located,
-)
-from waystation.domain.roles import Role
+from waystation.domain.endpoints import PROVIDER_KEY, Endpoints, NamedEndpoint
+from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL, Effort, Spoken, ThinkingSetting, Working, located
+from waystation.domain.roles import Role, step_roles
 from waystation.domain.value import Input
-from waystation.settings_text import WrittenBaseUrl, WrittenEffort, WrittenTable, WrittenThinking, shared
+from waystation.settings_text import (
+    WrittenBaseUrl,
+    WrittenEffort,
+    WrittenEndpoints,
+    WrittenTable,
+    WrittenThinking,
+    named_among,
+    shared,
+)
 
 AS_PROVIDED: Literal["default"] = "default"
 """As an effort or a way of thinking: nothing is asked of the model, also where another role has a setting."""
@@ -36,34 +36,14 @@ class RoleSettings(Input):
     thinking: WrittenThinking | None = None
 
 
-def _named(table: object) -> str:
-    """Whether a table of `endpoints` says where one is, or what models at an address can do."""
-    return "endpoint" if isinstance(table, NamedEndpoint) or (isinstance(table, dict) and "kind" in table) else "models"
-
-
-_Rows = dict[str, Capabilities]
-_EndpointTable = Annotated[
-    Annotated[NamedEndpoint, Tag("endpoint")] | Annotated[_Rows, Tag("models")], Discriminator(_named)
-]
-
-
-def _well_named(tables: dict[str, _EndpointTable]) -> dict[str, _EndpointTable]:
-    """Raises ValueError for a name that a full name of a model could not begin with."""
-    named = (name for name, table in tables.items() if isinstance(table, NamedEndpoint))
-    bad = [name for name in named if not located(f"{name}{AT}m").endpoint]
-    if bad:
-        raise ValueError(f"an endpoint is called by lower-case letters, digits and hyphens, and not {bad[0]!r}")
-    return tables
-
-
 class ModelSettings(BaseSettings):
     """Read together with all others: see `waystation.settings.Settings`."""
 
     anthropic_api_key: SecretStr | None = Field(
         default=None,
-        validation_alias=shared("ANTHROPIC_API_KEY"),
+        validation_alias=shared(PROVIDER_KEY),
         description="Key of the Messages API; without one the built-in offline model does the work, unless an endpoint "
-        "is named.",
+        "is named, also in a model's full name.",
     )
     anthropic_base_url: WrittenBaseUrl = Field(
         default=None,
@@ -77,7 +57,7 @@ class ModelSettings(BaseSettings):
     endpoint: str = Field(
         default="", description="The named endpoint of all models whose names have none before a `::` (docs/models.md)."
     )
-    endpoints: Annotated[dict[str, _EndpointTable], NoDecode, WrittenTable, AfterValidator(_well_named)] = Field(
+    endpoints: WrittenEndpoints = Field(
         default={},
         description="Endpoints by name, in the config file [endpoints.NAME] with a kind; and what one can do, by its "
         "address and the model's name, as `waystation doctor --model NAME --save` writes it (docs/models.md).",
@@ -148,7 +128,7 @@ class ModelSettings(BaseSettings):
     @property
     def named_endpoints(self) -> dict[str, NamedEndpoint]:
         """Those that have a table of their own."""
-        return {name: table for name, table in self.endpoints.items() if isinstance(table, NamedEndpoint)}
+        return named_among(self.endpoints)
 
     @property
     def places(self) -> Endpoints:
@@ -162,7 +142,13 @@ class ModelSettings(BaseSettings):
         if self.offline is not None:
             return self.offline
         named = self.endpoint or any(own.endpoint for own in self.roles.values())
-        return self.anthropic_api_key is None and not named
+        return self.anthropic_api_key is None and not named and not any(map(_is_placed, self._chosen))
+
+    @property
+    def _chosen(self) -> Iterator[str]:
+        """The models that are set, for all or for one role."""
+        yield from filter(None, (self.agent_model, self.condense_model, self.plan_model, self.review_model))
+        yield from filter(None, (self._own(role).model for role in step_roles()))
 
     @property
     def planner(self) -> str:
@@ -198,6 +184,11 @@ class ModelSettings(BaseSettings):
 
     def _of_table(self, role: Role) -> RoleSettings:
         return self.roles.get(role, RoleSettings())
+
+
+def _is_placed(model: str) -> bool:
+    """Whether its name says where it is."""
+    return bool(located(model).endpoint)
 
 
 def _spoken(name: str, role: Role, own: object, tabled: object) -> str:

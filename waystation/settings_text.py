@@ -15,14 +15,24 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, HttpUrl, JsonValue, SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BeforeValidator,
+    Discriminator,
+    HttpUrl,
+    JsonValue,
+    SecretStr,
+    Tag,
+    ValidationError,
+)
 from pydantic.fields import FieldInfo
 from pydantic_settings import NoDecode
 
 from waystation.domain.amount import WRITTEN, read_limit, read_tokens
-from waystation.domain.endpoints import base_url
+from waystation.domain.endpoints import Capabilities, Endpoints, NamedEndpoint, base_url
 from waystation.domain.errors import BadInput
-from waystation.domain.models import LEAST_THINKING, Effort, ThinkingSetting
+from waystation.domain.models import AT, LEAST_THINKING, Effort, ThinkingSetting, located
 from waystation.domain.task import TaskBudget
 from waystation.files import private_file, private_folder
 from waystation.patterns import proven
@@ -267,3 +277,35 @@ def _means(name: str, field: str, variables: Collection[str]) -> bool:
     """Also in capitals, by a variable's name, and with hyphens."""
     said = name.upper().replace("-", "_")
     return said == field.upper() or said in variables
+
+
+def _named(table: object) -> str:
+    """Whether a table of `endpoints` says where one is, or what models at an address can do."""
+    return "endpoint" if isinstance(table, NamedEndpoint) or (isinstance(table, dict) and "kind" in table) else "models"
+
+
+_Rows = dict[str, Capabilities]
+_EndpointTable = Annotated[
+    Annotated[NamedEndpoint, Tag("endpoint")] | Annotated[_Rows, Tag("models")], Discriminator(_named)
+]
+
+
+def _well_named(tables: dict[str, _EndpointTable]) -> dict[str, _EndpointTable]:
+    """Raises ValueError for a name that a full name of a model could not begin with, or a fallback that is nowhere."""
+    bad = [name for name in named_among(tables) if not located(f"{name}{AT}m").endpoint]
+    if bad:
+        raise ValueError(f"an endpoint is called by lower-case letters, digits and hyphens, and not {bad[0]!r}")
+    for name, other in Endpoints(named=named_among(tables)).unknown_fallbacks:
+        raise ValueError(
+            f"{name} falls back to {other!r}, which is no endpoint with a table, and no model: write an endpoint's "
+            f"name, or a full name as ENDPOINT{AT}MODEL"
+        )
+    return tables
+
+
+def named_among(tables: Mapping[str, NamedEndpoint | _Rows]) -> dict[str, NamedEndpoint]:
+    """Those that say where an endpoint is."""
+    return {name: table for name, table in tables.items() if isinstance(table, NamedEndpoint)}
+
+
+WrittenEndpoints = Annotated[dict[str, _EndpointTable], NoDecode, WrittenTable, AfterValidator(_well_named)]

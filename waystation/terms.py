@@ -34,6 +34,7 @@ from waystation.impossible_terms import (
     prices_at,
     refuse_ceiling,
     refuse_idle,
+    refuse_keyless,
     refuse_long_thinking,
     refuse_other_units,
     refuse_prices_of_others,
@@ -228,6 +229,8 @@ def task_terms(
     prices = placed_prices(called, prices, settings)
     refuse_unpriced(chosen.budget, called, prices, today)
     refuse_unfit(places)
+    if settings.offline is None:
+        refuse_keyless([(model, settings.missing_key(model)) for model, _ in places])
     refuse_prices_of_others(chosen.budget, places, prices)
     agent_budget = _agent_budget(request, chosen)
     basis = Basis(request, settings, agent_budget, prices_of(called, prices), today, earlier)

@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import os
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import httpx2
 
@@ -21,10 +22,10 @@ from waystation.domain.errors import (
     ModelGone,
     ModelRejected,
     ModelUnavailable,
+    ReplyBlocked,
     SpendingLimitReached,
 )
-from waystation.domain.models import OFFLINE_MODEL, family_name, located, model_facts
-from waystation.domain.transcript import Message, RedactedThinking, Text, Thinking
+from waystation.domain.models import OFFLINE_MODEL, at_endpoint, located
 from waystation.ports import ChatModel, ModelReply, ModelRequest
 from waystation.settings import Settings
 
@@ -34,6 +35,35 @@ REST_SECONDS = 60.0
 """So long an endpoint that did not answer is passed by where another one can take its calls."""
 SHORT_WAIT = 10.0
 """Seconds that a named delay may take before another endpoint is asked: what is in the cache there is worth that."""
+
+
+class FirstUsed:
+    """A model whose client is made when it is first asked: what nobody asks may lack its key or its packages."""
+
+    def __init__(self, make: Callable[[], ChatModel]) -> None:
+        self._make = make
+        self._made: ChatModel | None = None
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """See `ChatModel`. Raises ModelRejected where there is no client to be made."""
+        return await self._model().complete(request)
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        """See `ChatModel`."""
+        return await self._model().count_tokens(request)
+
+    async def aclose(self) -> None:
+        """Close what was made."""
+        if self._made is not None:
+            await self._made.aclose()
+
+    def _model(self) -> ChatModel:
+        if self._made is None:
+            try:
+                self._made = self._make()
+            except BadInput as error:
+                raise ModelRejected(str(error)) from None
+        return self._made
 
 
 class ModelSwitch:
@@ -61,21 +91,27 @@ class ModelSwitch:
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """See `ChatModel`. A call that was refused, and certainly not billed, goes to the next that may take it; one
-        that may have been billed fails, and the next attempt of whoever asked goes there. Errors name the model.
+        that may have been billed fails, and the next attempt of whoever asked goes there. That another one does not
+        take the call in its place (a wrong key, too long a request) is nobody's error but its own. Errors name the
+        model.
         """
         refused: ModelError | None = None
         for model in self._order(request):
+            asked = model == request.model
             try:
                 with self._named_in_errors(model):
-                    reply = await self._of(model).complete(_placed(request, model))
-            except (ModelUnavailable, SpendingLimitReached, ModelGone, EndpointBroken) as error:
-                if _waits(error) or not self._rested(model, request, error) or not request.fallbacks:
+                    reply = await self._of(model).complete(request.placed(model))
+            except (ModelUnavailable, SpendingLimitReached, ModelRejected) as error:
+                passed_on = _passed_on(error, asked=asked) and self._rested(model, request, error)
+                if not passed_on or not request.fallbacks:
                     raise
                 if isinstance(error, ModelUnavailable) and error.possibly_billed:
                     raise ModelUnavailable(str(error)) from None
-                refused = error if refused is None or isinstance(error, ModelUnavailable) else refused
+                own = isinstance(error, ModelRejected) and not asked
+                if not own and (refused is None or isinstance(error, ModelUnavailable)):
+                    refused = error
             else:
-                return reply if model == request.model else reply.model_copy(update={"asked": model})
+                return reply if asked else reply.model_copy(update={"asked": model})
         raise refused or ModelRejected("no model was asked")
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
@@ -84,7 +120,7 @@ class ModelSwitch:
             return None
         try:
             with self._named_in_errors(request.model):
-                return await self._of(request.model).count_tokens(_placed(request, request.model))
+                return await self._of(request.model).count_tokens(request.placed(request.model))
         except (ModelUnavailable, SpendingLimitReached, ModelGone) as error:
             if not self._rested(request.model, request, error):
                 raise
@@ -105,9 +141,9 @@ class ModelSwitch:
         return True
 
     def _order(self, request: ModelRequest) -> Sequence[str]:
-        """Who is asked: those that did answer when they were last asked, or else all."""
-        models = (request.model, *request.fallbacks)
-        return [model for model in models if self._rests.get(model, 0.0) <= _now()] or models
+        """Who is asked: first those that did answer when they were last asked."""
+        now = _now()
+        return sorted((request.model, *request.fallbacks), key=lambda model: self._rests.get(model, 0.0) > now)
 
     @contextmanager
     def _named_in_errors(self, model: str) -> Generator[None]:
@@ -133,53 +169,36 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _waits(error: ModelError) -> bool:
-    """Whether it is over before it would be worth to ask another one."""
-    return (
-        isinstance(error, ModelUnavailable)
-        and not error.possibly_billed
-        and error.retry_after is not None
-        and error.retry_after <= SHORT_WAIT
-    )
-
-
-def _placed(request: ModelRequest, model: str) -> ModelRequest:
-    """The request as this model takes it where it is: without what only another one could read, or takes."""
-    facts, there = model_facts(model), located(model).model
-    messages = tuple(_readable(message, message.said_by or request.model, model) for message in request.messages)
-    changed: dict[str, object] = {"model": there, "messages": messages, "fallbacks": ()}
-    if model != request.model:
-        taken = facts.takes is not None and facts.takes.refused(request.effort, request.thinking) is None
-        changed |= {} if taken else {"effort": None, "thinking": None}
-        changed["max_output"] = min(request.max_output, facts.max_output if facts.known else request.max_output)
-    if isinstance(request.thinking, int) and messages != request.messages:
-        changed["thinking"] = "off"  # it is refused where the last reply does not begin with thinking
-    return request.model_copy(update=changed)
-
-
-def _readable(message: Message, speaker: str, reader: str) -> Message:
-    """Thinking is signed for models of one family: to others it is left out."""
-    thought = [block for block in message.blocks if isinstance(block, Thinking | RedactedThinking)]
-    if not thought or family_name(speaker) == family_name(reader):
-        return message
-    left = tuple(block for block in message.blocks if block not in thought)
-    return message.model_copy(update={"blocks": left or (Text(text="(no words)"),)})
+def _passed_on(error: ModelError, *, asked: bool) -> bool:
+    """Whether another model may be asked instead. `asked`: it comes from the one that was asked for, whose refusals of
+    the request itself are the caller's. A delay that is over soon is waited for, and a blocked reply may be billed.
+    """
+    if isinstance(error, ModelRejected):
+        return isinstance(error, ModelGone | EndpointBroken) or not (asked or isinstance(error, ReplyBlocked))
+    if not isinstance(error, ModelUnavailable) or error.possibly_billed:
+        return True
+    return error.retry_after is None or error.retry_after > SHORT_WAIT
 
 
 def model_switch(settings: Settings) -> ModelSwitch:
     """The models that these settings reach. The offline one is behind the same adapter as the provider's.
 
-    Raises BadInput for a named endpoint without what it needs.
+    Raises BadInput for a named endpoint that these settings use, and that lacks what it needs.
     """
     in_process = httpx2.AsyncClient(transport=offline_transport())
     offline = anthropic_model("offline", "http://offline.invalid", in_process)
-    named = {
-        name: endpoint_model(endpoint, settings.places.at(f"{name}::-"), patience_of(settings))
-        for name, endpoint in settings.named_endpoints.items()
-    }
+    used = settings.used_endpoints
+    makers = {name: partial(_named_model, settings, name) for name in settings.named_endpoints}
+    named = {name: make() if name in used else FirstUsed(make) for name, make in makers.items()}
     keys = {"": "ANTHROPIC_API_KEY", **{name: one.key_variable for name, one in settings.named_endpoints.items()}}
     provider = None if settings.anthropic_api_key is None else _provider(settings, settings.places.at(""))
     return ModelSwitch(offline, provider, named, settings.places, keys)
+
+
+def _named_model(settings: Settings, name: str) -> ChatModel:
+    return endpoint_model(
+        settings.named_endpoints[name], settings.places.at(at_endpoint(name, "-")), patience_of(settings)
+    )
 
 
 def probing_model(settings: Settings, model: str, endpoint: ModelEndpoint) -> ChatModel:
@@ -195,10 +214,12 @@ def endpoint_model(
     endpoint: NamedEndpoint, row: ModelEndpoint, patience: Patience, http_client: httpx2.AsyncClient | None = None
 ) -> ChatModel:
     """The models of a named endpoint. Raises BadInput where it lacks a key or packages."""
-    key = os.environ.get(endpoint.key_variable) if endpoint.key_variable else None
+    key = os.environ.get(endpoint.key_variable) or None
+    if key is None and endpoint.needed_key:
+        raise BadInput(endpoint.keyless)
     if endpoint.kind == "openai":
         return openai_model(key, endpoint.url, http_client, patience, row)
-    connected = platform_client(endpoint, key or None, http_client, patience)
+    connected = platform_client(endpoint, key, http_client, patience)
     return AnthropicModel(connected.client, patience, row, connected.no_credentials)
 
 

@@ -1,9 +1,4 @@
-"""A task's state inside its workflow, and its display: current details and search attributes follow every change.
-
-A notice on its way: a workflow of its own, so that a task waits for no delivery and fails for none.
-
-Children that outlive the workflow that starts them.
-"""
+"""A task's state inside its workflow, its display, and who is told: details, search attributes, audit and notices."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress

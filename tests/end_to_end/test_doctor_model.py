@@ -2,18 +2,31 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from pydantic import JsonValue
 
 from tests.end_to_end.messages_server import ChatWithGaps, ServerWithGaps, serving
-from waystation.adapters.anthropic.messages_server import Gap
+from waystation.adapters.anthropic.messages_server import Gap, refused
+from waystation.agents.probe import Probe
 from waystation.cli.main import run
 from waystation.domain.endpoints import UNKNOWN, model_endpoint
+from waystation.domain.errors import (
+    ModelError,
+    ModelRejected,
+    ModelUnavailable,
+    ReplyBlocked,
+    ReplyUnfit,
+    SpendingLimitReached,
+)
+from waystation.domain.transcript import Block, Text, Thinking, ToolUse
 from waystation.settings import Settings
+from waystation.testing import ScriptedModel, scripted_reply
 
 MODEL = "harbour-1"
 FITTING = {
@@ -129,9 +142,7 @@ def test_the_table_says_what_fits_what_is_worked_around_and_what_will_not_work(
     assert "No task can run there" in said.out
 
 
-@pytest.mark.parametrize(
-    ("gap", "cause"), [("a page", "something else than an event stream"), ("no stop reason", "cut off")]
-)
+@pytest.mark.parametrize(("gap", "cause"), [("a page", "answered with a page"), ("no stop reason", "cut off")])
 def test_what_is_no_whole_stream_will_not_work(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], gap: Gap, cause: str
 ) -> None:
@@ -139,6 +150,118 @@ def test_what_is_no_whole_stream_will_not_work(
     said = " ".join(capsys.readouterr().out.split())
     assert "FAIL streaming" in said
     assert cause in said
+
+
+@dataclass
+class AwayForTools(ServerWithGaps):
+    """Answers plain questions, and is away where tools come along: forced ones alone, or all."""
+
+    status: int = 529
+    forced_alone: bool = False
+
+    def reply(self, path: str, headers: dict[str, str], body: bytes) -> httpx2.Response:
+        asked = json.loads(body)
+        away = "tool_choice" in asked if self.forced_alone else bool(asked.get("tools"))
+        if away and not path.endswith("count_tokens"):
+            return refused(
+                self.status, {429: "rate_limit_error", 529: "overloaded_error"}.get(self.status, "api_error")
+            )
+        return super().reply(path, headers, body)
+
+
+class Resets(ServerWithGaps):
+    """Breaks the connection in place of every reply."""
+
+    def send(self, write: Callable[[bytes], object], reply: bytes) -> None:
+        raise ConnectionResetError
+
+
+@pytest.mark.parametrize("status", [429, 500, 529])
+def test_a_passing_outage_is_no_fact_and_nothing_is_kept_of_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], home: Path, status: int
+) -> None:
+    with serving(AwayForTools(0.0, status=status)) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        assert run(["doctor", "--model", MODEL, "--yes", "--save"]) == 1
+    said = capsys.readouterr()
+    assert re.search(r"^--     tools  ", said.out, re.MULTILINE)
+    assert "Whether tasks can run there is not known" in said.out
+    assert "Nothing was kept" in said.err
+    assert not (home / "config.toml").exists()
+
+
+def test_an_outage_where_a_tool_is_forced_leaves_that_open_and_the_rest_is_kept(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(AwayForTools(0.0, forced_alone=True)) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        assert run(["doctor", "--model", MODEL, "--yes", "--save", "--json"]) == 0
+    expected = {name: value for name, value in FITTING.items() if name != "forces_tools"}
+    same_row(json.loads(capsys.readouterr().out), server.url, expected, MODEL)
+
+
+def test_connections_that_break_are_no_fact_about_streams(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], home: Path
+) -> None:
+    with serving(Resets(0.0)) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        assert run(["doctor", "--model", MODEL, "--yes", "--save"]) != 0
+    assert "the connection to the provider failed" in capsys.readouterr().err
+    assert not (home / "config.toml").exists()
+
+
+def test_a_model_is_asked_where_the_settings_have_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], home: Path
+) -> None:
+    with serving(ServerWithGaps(0.0)) as other, serving(ServerWithGaps(0.0)) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", other.url)
+        table = f'[endpoints.spare]\nkind = "compatible"\nbase_url = "{server.url}"\n'
+        (home / "config.toml").write_text(f'endpoint = "spare"\n\n{table}')
+        assert run(["doctor", "--model", MODEL, "--yes", "--save", "--json"]) == 0
+        assert (server.counts, other.counts) == (1, 0)
+    same_row(json.loads(capsys.readouterr().out), server.url, FITTING, f"spare::{MODEL}")
+
+
+CALL = ToolUse(id="t1", name="no_such_tool", input={})
+FINE = scripted_reply(Text(text="ready."))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "finding"),
+    [
+        ((CALL,), "a call of a tool that it was not given"),
+        ((), "an empty reply, without a call of the tool"),
+        ((Thinking(thinking="Hm.", signature="x"),), "thinking alone, without a call of the tool"),
+        ((Text(text="Four metres."),), "no call of a tool, only words"),
+    ],
+)
+async def test_what_comes_in_the_place_of_a_call_is_told_apart(blocks: tuple[Block, ...], finding: str) -> None:
+    chat = ScriptedModel([FINE, scripted_reply(*blocks), FINE, FINE])
+    lines, row = await Probe(dict.fromkeys([(True, True)], chat), MODEL).run()
+    assert [line.finding for line in lines if line.name == "tools"] == [finding]
+    assert row.tools is False
+
+
+@pytest.mark.parametrize(
+    ("error", "kept"),
+    [
+        (ModelUnavailable("reset"), None),
+        (SpendingLimitReached("no money"), None),
+        (ReplyBlocked("blocked"), None),
+        (ReplyUnfit("arguments are no JSON"), False),
+        (ModelRejected("no tools here"), False),
+    ],
+)
+async def test_what_is_malformed_or_refused_is_a_fact_and_what_passes_is_none(
+    error: ModelError, kept: bool | None
+) -> None:
+    chat = ScriptedModel([FINE, error, FINE, FINE, error])
+    lines, row = await Probe(dict.fromkeys([(True, True)], chat), MODEL).run(overflow=10)
+    assert row.tools is kept
+    assert row.names_overflow is kept
+    fits = {line.name: line.fit for line in lines}
+    assert fits["tools"] == ("not asked" if kept is None else "will not work")
+    assert fits["overflow"] == ("not asked" if kept is None else "worked around")
 
 
 def test_a_request_that_is_longer_than_the_window_is_sent_only_where_it_is_asked_for(

@@ -1,13 +1,13 @@
 """A task under a narrow, hard budget at endpoints that leave things out: it ends, and its bill is honest."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from tests.end_to_end.messages_server import ChatWithGaps, ServerWithGaps, serving
+from tests.end_to_end.messages_server import ChatWithGaps, ServerWithGaps, serving, turn_of
 from tests.end_to_end.survey import write_survey
 from tests.running import dev_server
 from waystation.adapters.anthropic.messages_server import Gap, refused
@@ -21,6 +21,10 @@ from waystation.settings import Settings
 from workers.wiring import running_workers
 
 GAPS: tuple[Gap, ...] = ("no count", "no usage", "no cache fields", "another model")
+AT_ONCE = 2
+"""Agents that work side by side in this task."""
+COSTLY: frozenset[Gap] = frozenset({"no count", "no usage", "no cache fields"})
+"""Those for which a narrow budget is charged more, or held by more, so that agents may end their work earlier."""
 REQUEST = TaskRequest(
     question="How deep is harbour Nordvik 2-3 at low water?",
     request_id="narrow",
@@ -46,7 +50,12 @@ async def test_a_task_under_a_narrow_hard_budget_ends_with_a_report_and_an_hones
                 task_id = (await client.submit(REQUEST, documents)).task_id
                 seen = [view.progress async for view in client.watch(task_id)][-1]
                 report, bill = await client.report(task_id), await client.bill(task_id)
+    if not COSTLY & {*gaps}:
+        assert seen.phase is TaskPhase.DONE, seen.notes
     assert seen.phase in {TaskPhase.DONE, TaskPhase.PARTIAL}, seen.notes
+    ended = [step for step in seen.steps if step.state == "partial"]
+    assert all(step.reason.startswith("its next call may cost ") for step in ended), "nothing but its budget stops one"
+    assert {step.state for step in seen.steps} <= {"done", "partial"}
     used = bill.total.usage
     assert 0 < used.fresh == seen.budget.spent.tokens <= 60_000
     assert seen.budget.limit == Limit(tokens=60_000)
@@ -59,7 +68,8 @@ async def test_a_task_under_a_narrow_hard_budget_ends_with_a_report_and_an_hones
     if "no usage" in gaps or "no cache fields" in gaps:
         assert used.cache_read == 0
     if "no count" in gaps:
-        assert model.counts <= len({line.model for line in bill.lines})
+        models = {line.model for line in bill.lines}
+        assert model.counts <= AT_ONCE * len(models), "asked again only while another agent asked for the first time"
 
 
 @dataclass
@@ -132,3 +142,51 @@ async def test_an_endpoint_that_dies_in_the_middle_of_a_task_is_taken_over_from_
     assert 0 < seen.totals.possibly_billed < 160_000, "the reply that broke off, once"
     assert len(bill.possibly_billed) == 1
     assert bill.total.usage.fresh + seen.totals.possibly_billed == seen.budget.spent.tokens <= 1_000_000
+
+
+@dataclass
+class OverloadedServer(ServerWithGaps):
+    """Answers so many turns, then refuses each turn the first time that it is asked for, and bills nothing then."""
+
+    turns: int = 3
+    refusals: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    asked_again: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    """Turns that were refused, and came back."""
+
+    def reply(self, path: str, headers: dict[str, str], body: bytes) -> httpx2.Response:
+        asking = None if path.endswith("count_tokens") else turn_of(body)
+        if asking is None or len(self.answered) < self.turns:
+            return super().reply(path, headers, body)
+        if asking in self.refusals:
+            self.asked_again.append(asking)
+            return super().reply(path, headers, body)
+        self.refusals.append(asking)
+        return refused(529, "overloaded_error")
+
+
+@pytest.mark.timeout(300)
+async def test_a_call_that_was_refused_goes_on_to_the_next_endpoint_at_once_and_never_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.models.REST_SECONDS", 0.0)  # so that whatever is tried again would come to the first
+    documents = load_documents([write_survey(tmp_path / "survey")]).documents
+    with serving(OverloadedServer(0.0)) as first, serving(ServerWithGaps(0.0)) as spare:
+        tables = {
+            "first": {"kind": "compatible", "base_url": first.url, **FALLS_BACK},
+            "spare": {"kind": "compatible", "base_url": spare.url},
+        }
+        settings = Settings.model_validate({"home": tmp_path / "home", "endpoints": tables, "endpoint": "first"})
+        request = REQUEST.model_copy(update={"budget": Limit(tokens=1_000_000), "agent_budget": Limit(tokens=160_000)})
+        async with dev_server() as server:
+            monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
+            async with running_workers(settings), await Client.connect(settings) as client:
+                task_id = (await client.submit(request, documents)).task_id
+                seen = [view.progress async for view in client.watch(task_id)][-1]
+                bill = await client.bill(task_id)
+    assert seen.phase is TaskPhase.DONE, seen.notes
+    assert first.refusals
+    assert first.asked_again == []
+    assert len(spare.answered) == len(first.refusals)
+    turns = {line.model: line.calls for line in bill.lines if line.kind == "turn"}
+    assert "spare::harbour-1" in turns
+    assert seen.totals.possibly_billed == 0 == len(bill.possibly_billed)

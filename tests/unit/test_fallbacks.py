@@ -1,5 +1,6 @@
 """Who takes a call where an endpoint is gone, overloaded or over its limit, and what that may cost at most."""
 
+from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -19,16 +20,17 @@ from waystation.domain.errors import (
     ModelGone,
     ModelRejected,
     ModelUnavailable,
+    ReplyBlocked,
     SpendingLimitReached,
 )
-from waystation.domain.models import PRICES, Price, Rates, cost_micro_usd
-from waystation.domain.task import TaskRequest
+from waystation.domain.models import OFFLINE_MODEL, PRICES, Price, Rates, cost_micro_usd
+from waystation.domain.task import TaskRequest, TaskTerms
 from waystation.domain.transcript import Message, Text, Thinking, ToolUse, user_text
 from waystation.ports import ModelReply, ModelRequest
 from waystation.settings import Settings, setting_faults
 from waystation.terms import called_models, placed_prices, task_terms
 from waystation.testing import ScriptedModel, scripted_reply
-from workers.models import ModelSwitch
+from workers.models import ModelSwitch, model_switch
 
 FIRST, SPARE, LOCAL = "first::claude-sonnet-5-5", "spare::claude-sonnet-5-5", "local::qwen3"
 ENDPOINTS = {
@@ -46,6 +48,8 @@ GONE = ModelUnavailable("refused", possibly_billed=False)
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
+    for variable in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(variable, raising=False)
 
 
 def places() -> Endpoints:
@@ -134,6 +138,40 @@ async def test_a_page_in_the_place_of_a_reply_sends_the_call_to_the_next() -> No
     switch, models = switched([EndpointBroken("a page")], [FINE], [])
     assert (await switch.complete(REQUEST)).asked == SPARE
     assert models["first"].calls == 1
+
+
+REFUSED = ModelRejected("the API key was not accepted")
+
+
+async def test_a_fallback_that_does_not_take_the_call_leaves_it_to_the_next() -> None:
+    switch, models = switched([GONE], [REFUSED], [FINE, FINE])
+    assert (await switch.complete(REQUEST)).asked == LOCAL
+    assert (await switch.complete(REQUEST)).asked == LOCAL
+    assert [model.calls for model in models.values()] == [1, 1, 2], "who refused it is passed by, too"
+
+
+@pytest.mark.parametrize("error", [GONE, SpendingLimitReached("no money"), ModelGone("no such model")])
+async def test_where_no_fallback_takes_the_call_the_first_error_holds_also_while_it_is_passed_by(
+    error: ModelError,
+) -> None:
+    switch, models = switched([error, error, FINE], [REFUSED, REFUSED, REFUSED], [REFUSED, ModelGone("none"), REFUSED])
+    for _ in range(2):
+        with pytest.raises(type(error)) as raised:
+            await switch.complete(REQUEST)
+        assert str(raised.value).startswith(f"{FIRST}: {error}")
+    assert (await switch.complete(REQUEST)).asked == ""
+    assert models["first"].calls == 3
+    switch, models = switched([ModelUnavailable("cut"), FINE], [REFUSED], [REFUSED])
+    with pytest.raises(ModelUnavailable):
+        await switch.complete(REQUEST)
+    assert (await switch.complete(REQUEST)).asked == "", "who did not answer is better than who refuses"
+
+
+async def test_what_a_fallback_blocked_is_asked_of_nobody_else_since_it_may_have_been_billed() -> None:
+    switch, models = switched([GONE], [ReplyBlocked("blocked")], [])
+    with pytest.raises(ReplyBlocked):
+        await switch.complete(REQUEST)
+    assert models["local"].calls == 0
 
 
 class Uncountable(ScriptedModel):
@@ -289,6 +327,85 @@ def test_a_model_at_an_endpoint_without_a_table_is_refused_when_a_task_is_submit
     ):
         with pytest.raises(BadInput, match=r"write \[endpoints.nowhere\]"):
             task_terms(request, Settings.model_validate({**given, "offline": False}), [], date(2026, 11, 25))
+
+
+@pytest.mark.parametrize("setting", ["agent_model", "plan_model", "condense_model", "review_model", "model_writing"])
+def test_a_full_name_alone_says_that_the_offline_model_does_not_work(setting: str) -> None:
+    assert Settings.model_validate({setting: "qwen3"}).uses_offline_model
+    assert not Settings.model_validate({setting: LOCAL}).uses_offline_model
+    assert not Settings.model_validate({"roles": {"research": {"model": LOCAL}}}).uses_offline_model
+    assert Settings.model_validate({setting: LOCAL, "offline": True}).uses_offline_model
+    with pytest.raises(BadInput, match=r"write \[endpoints.nowhere\]"):
+        submitted({"agent_model": LOCAL, setting: "nowhere::m"})
+
+
+def submitted(given: Mapping[str, object]) -> TaskTerms:
+    request = TaskRequest.model_validate({"question": "What?", "request_id": "r"})
+    settings = Settings.model_validate({"endpoints": ENDPOINTS, **given})
+    return task_terms(request, settings, [], date(2026, 11, 25))
+
+
+ALL_LOCAL: dict[str, object] = {"agent_model": LOCAL, "plan_model": LOCAL, "condense_model": LOCAL}
+
+
+def test_full_names_alone_need_no_key_of_the_provider_unless_a_model_is_there() -> None:
+    assert submitted(ALL_LOCAL).agent.model == LOCAL
+    with pytest.raises(BadInput, match="claude-haiku-5-5 is at an endpoint that needs a key: set ANTHROPIC_API_KEY"):
+        submitted({"agent_model": LOCAL, "condense_model": LOCAL})
+    elsewhere = submitted({"agent_model": LOCAL, "condense_model": LOCAL, "offline": False})
+    assert elsewhere.plan_model == "claude-haiku-5-5", "workers may have the key"
+
+
+OPENAI: dict[str, object] = {"kind": "openai", "model": "m"}
+LACKING: dict[str, tuple[dict[str, object], str]] = {
+    "a variable that was named": ({"kind": "compatible", "base_url": "http://x.test", "key_from": "KEY_X"}, "KEY_X"),
+    "the same of chat completions": ({**OPENAI, "base_url": "http://x.test/v1", "key_from": "KEY_X"}, "KEY_X"),
+    "one beside a platform's own credentials": (
+        {"kind": "bedrock", "region": "us-east-1", "key_from": "KEY_X"},
+        "KEY_X",
+    ),
+    "the provider's": ({"kind": "anthropic"}, "ANTHROPIC_API_KEY"),
+    "that of chat completions' maker": (OPENAI, "OPENAI_API_KEY"),
+    "the same by its address": ({**OPENAI, "base_url": "https://API.openai.com/v1/"}, "OPENAI_API_KEY"),
+}
+
+
+@pytest.mark.parametrize(("table", "variable"), LACKING.values(), ids=LACKING)
+async def test_an_endpoint_without_its_key_is_refused_by_the_variable_where_it_is_used_and_only_there(
+    monkeypatch: pytest.MonkeyPatch, table: dict[str, object], variable: str
+) -> None:
+    lacking: dict[str, object] = {"endpoints": {**ENDPOINTS, "x": table}}
+    with pytest.raises(BadInput, match=f"x::m is at an endpoint that needs a key: set {variable}, here"):
+        submitted({**lacking, **ALL_LOCAL, "model_writing": "x::m"})
+    with pytest.raises(BadInput, match=f"needs a key: set {variable}$"):
+        model_switch(Settings.model_validate({**lacking, "endpoint": "x"}))
+    switch = model_switch(Settings.model_validate({**lacking, "endpoint": "local"}))
+    with pytest.raises(ModelRejected, match=f"needs a key: set {variable}$"):
+        await switch.complete(REQUEST.model_copy(update={"model": "x::m", "fallbacks": ()}))
+    await switch.aclose()
+    monkeypatch.setenv(variable, "key")
+    assert submitted({**lacking, **ALL_LOCAL, "model_writing": "x::m"}).agent_of("writing").model == "x::m"
+
+
+def test_a_missing_key_is_told_of_without_who_may_use_the_address() -> None:
+    table = {"kind": "compatible", "base_url": "http://ann:hush@X.test:8080/llm/", "key_from": "KEY_X"}
+    with pytest.raises(BadInput) as refused:
+        model_switch(Settings.model_validate({"endpoints": {"x": table}, "endpoint": "x"}))
+    assert str(refused.value) == "the endpoint at http://x.test:8080/llm needs a key: set KEY_X"
+
+
+@pytest.mark.parametrize("fallback", ["spair", "qwen3", "nowhere::qwen3", "local:qwen3"])
+def test_a_fallback_that_is_nowhere_is_refused_where_it_was_written(fallback: str) -> None:
+    tables = {**ENDPOINTS, "first": {**ENDPOINTS["first"], "fallback": ["spare", fallback]}}
+    with pytest.raises(ValidationError) as refused:
+        Settings.model_validate({"endpoints": tables})
+    assert f"first falls back to '{fallback}', which is no endpoint" in setting_faults(refused.value)
+
+
+@pytest.mark.parametrize("fallback", ["spare", "local::any-1", "claude-sonnet-5-5", OFFLINE_MODEL])
+def test_a_fallback_is_an_endpoint_a_full_name_or_a_model_that_is_known(fallback: str) -> None:
+    tables = {**ENDPOINTS, "first": {**ENDPOINTS["first"], "fallback": [fallback]}}
+    assert len(Settings.model_validate({"endpoints": tables}).places.fallbacks(FIRST)) == 1
 
 
 def test_the_offline_model_costs_nothing_so_that_dollars_can_be_its_budget() -> None:

@@ -158,6 +158,14 @@ PUBLISHED = {
         "input_cost_per_token_above_500k_tokens": 9e-06,
         "search_context_cost_per_query": {"search_context_size_low": 0.01, "search_context_size_high": 0.025},
     },
+    "half-up": {
+        "input_cost_per_token": 3e-06,
+        "output_cost_per_token": 1e-05,
+        "cache_creation_input_token_cost": 1e-06,
+        "cache_read_input_token_cost": 2e-07,
+        "input_cost_per_token_above_128k_tokens": 5e-06,
+        "cache_read_input_token_cost_above_128k_tokens": 3e-07,
+    },
     "meta/llama": {"input_cost_per_token": 1e-07, "output_cost_per_token": 3e-07, "mode": "chat"},
     "an-embedding": {"input_cost_per_token": 1e-07, "output_cost_per_token": 0.0},
     "half": {"input_cost_per_token": -1, "output_cost_per_token": True},
@@ -167,7 +175,15 @@ PUBLISHED = {
 def test_prices_that_litellm_publishes_are_taken_exactly_and_make_a_price_file(tmp_path: Path, file: Path) -> None:
     published = tmp_path / "published.json"
     published.write_text(json.dumps(PUBLISHED))
-    asked = ("claude-opus-5-5", "meta/llama", "an-embedding", "half", "sample_spec", "nobody")
+    asked = (
+        "claude-opus-5-5",
+        "claude-opus-5-5-20261001",
+        "meta/llama",
+        "an-embedding",
+        "half",
+        "sample_spec",
+        "nobody",
+    )
     prices = litellm_prices(published, asked, 'a "table"')
     assert [price.model for price in prices] == ["claude-opus-5-5", "meta/llama"]
     file.write_text(price_file(prices))
@@ -178,8 +194,35 @@ def test_prices_that_litellm_publishes_are_taken_exactly_and_make_a_price_file(t
     assert (opus.rates.cache_write, opus.rates.cache_read, opus.searches) == (Decimal(5), Decimal("0.2"), Decimal(25))
     assert opus.long_prompts is not None
     assert opus.long_prompts.over == 200_000
-    assert (opus.long_prompts.rates.input, opus.long_prompts.rates.output) == (Decimal(9), Decimal(30))
+    longer = opus.long_prompts.rates
+    assert (longer.input, longer.output) == (Decimal(9), Decimal(30))
+    assert (longer.cache_write, longer.cache_read) == (Decimal("11.25"), Decimal("0.45")), "dearer as input is"
     assert (llama.rates.cache_write, llama.rates.cache_read) == (Decimal("0.1"), Decimal("0.1"))
+
+
+def test_what_the_table_says_of_the_cache_for_long_prompts_holds_and_the_rest_is_rounded_up(tmp_path: Path) -> None:
+    published = tmp_path / "published.json"
+    published.write_text(json.dumps(PUBLISHED))
+    (price,) = litellm_prices(published, ["half-up"], "")
+    assert price.long_prompts is not None
+    rates = price.long_prompts.rates
+    assert (rates.cache_write, rates.cache_read) == (Decimal("1.666667"), Decimal("0.3"))
+
+
+def test_models_at_named_endpoints_have_the_prices_that_the_table_has_for_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    published = tmp_path / "published.json"
+    published.write_text(json.dumps({**PUBLISHED, "claude-haiku-5-5": PUBLISHED["half-up"]}))
+    table = '[endpoints.spare]\nkind = "compatible"\nbase_url = "http://spare.test"\n'
+    (tmp_path / "config.toml").write_text(f'endpoint = "spare"\nagent_model = "meta/llama"\n\n{table}')
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
+    assert run(["prices", "--litellm", str(published)]) == 0
+    found = capsys.readouterr()
+    assert 'model = "meta/llama"' in found.out
+    assert found.err == ""
+    assert run(["prices", "--litellm", str(published), "--model", "spare::meta/llama"]) == 0
+    assert 'model = "meta/llama"' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, "\xff"])

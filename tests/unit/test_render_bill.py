@@ -4,6 +4,7 @@ from tests.unit.test_bill import NOON, turn
 from waystation.cli.render import bill_text
 from waystation.domain.amount import Amount
 from waystation.domain.budget import Usage
+from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.progress import Bill, Paid, Unanswered, bill
 from waystation.domain.transcript import Intent
 
@@ -47,7 +48,7 @@ of these, compactions
   research-1  no. 2        1     10        0           0       2   $0.000005
 
 96.4% of the input was read from the provider's cache
-research-1: turn-7 was never answered; possibly billed, 9,000 tokens at most\
+research-1: turn-7 has no reply so far; possibly billed, 9,000 tokens at most\
 """)
 
 
@@ -99,7 +100,7 @@ of these, compactions
     cache: 0 written, 0 read
 
 96.4% of the input was read from the provider's cache
-research-1: turn-7 was never answered; possibly billed, 9,000 tokens at most\
+research-1: turn-7 has no reply so far; possibly billed, 9,000 tokens at most\
 """)
 
 
@@ -111,3 +112,22 @@ def test_an_unknown_price_is_said_of_its_lines_and_of_the_total() -> None:
 
 def test_a_task_that_called_no_model_has_no_bill() -> None:
     assert bill_text(bill([]), 80) == "nothing yet: no model was called"
+
+
+def unanswered(model: str, worst: Amount) -> Unanswered:
+    return Unanswered(agent="plan", intent=Intent(key="plan-1", model=model, worst_case=worst, at=NOON))
+
+
+def test_calls_without_a_reply_are_the_bill_where_there_is_nothing_else() -> None:
+    tokens = Amount(tokens=29_487)
+    assert bill_text(bill([], [unanswered("local::m", tokens)]), 80) == snapshot("""\
+no call of a model has its reply
+plan: plan-1 has no reply so far; possibly billed, 29,487 tokens at most
+price unknown: local::m; a file that WAYSTATION_PRICES names can say it\
+""")
+    priced = bill_text(bill([], [unanswered("large", Amount(tokens=29_487, micro_usd=90_000))]), 80)
+    assert priced.endswith("possibly billed, 29,487 tokens and $0.09 at most")
+    assert "price unknown" not in bill_text(bill([], [unanswered(OFFLINE_MODEL, tokens)]), 80)
+    free = Paid(agent="plan", charge=turn("plan").charge.model_copy(update={"model": "free", "cost_micro_usd": 0}))
+    assert "price unknown" not in bill_text(bill([free], [unanswered("free", tokens)]), 80)
+    assert "price unknown: dear;" in bill_text(bill([free], [unanswered("dear", tokens)]), 80)

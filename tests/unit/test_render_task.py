@@ -8,7 +8,7 @@ from waystation.cli.render import budget_text, happened, task_screen
 from waystation.client.task_json import task_json
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.approvals import Origin
-from waystation.domain.budget import RunTotals
+from waystation.domain.budget import RunTotals, Usage
 from waystation.domain.details import cost_text
 from waystation.domain.documents import DocumentsUpdate
 from waystation.domain.models import OFFLINE_MODEL
@@ -236,3 +236,21 @@ def test_updates_of_the_documents_are_counted_once_the_store_has_them() -> None:
     for updates, shown in (((asked,), False), ((asked, kept), True)):
         view = PAUSED.model_copy(update={"progress": PAUSED.progress.model_copy(update={"updates": updates})})
         assert ("Documents updated by Ada: 2 changed, 1 removed" in screen(view)) is shown
+
+
+def test_what_was_possibly_billed_at_a_price_that_nobody_knows_does_not_count_as_nothing() -> None:
+    silent = RunTotals(possibly_billed=29_487)
+    asked = PAUSED.progress.model_copy(
+        update={
+            "model": "local::m",
+            "totals": silent,
+            "budget": BudgetProgress(limit=Limit(tokens=60_000), spent=Amount(), reserved=Amount()),
+        }
+    )
+    assert cost_text(asked) == "price unknown"
+    assert task_json(TaskView(progress=asked), None).cost_usd is None
+    in_dollars = BudgetProgress(limit=Limit(micro_usd=1_000_000), spent=Amount(), reserved=Amount())
+    free = silent.model_copy(update={"usage": Usage(input=9)})
+    priced = silent.model_copy(update={"possibly_billed_micro_usd": 90_000})
+    for known in ({"model": OFFLINE_MODEL}, {"budget": in_dollars}, {"totals": free}, {"totals": priced}):
+        assert cost_text(asked.model_copy(update=known)) == "$0.00"

@@ -7,7 +7,7 @@ import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from datetime import date
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
 
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, ValidationInfo, field_validator
@@ -97,13 +97,15 @@ _COSTS = {
 _SEARCH_COSTS = "search_context_cost_per_query"
 _PUBLISHED: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
 _MILLION, _THOUSAND = 1_000_000, 1_000
+_LEAST_RATE = Decimal("0.000001")
 
 
 def litellm_prices(path: Path, models: Iterable[str], source: str) -> tuple[Price, ...]:
     """Prices of these models in LiteLLM's table; a model that has none there, for input and for output, is left out.
 
-    Where the table does not say what the cache costs, that is as dear as other input. Of several lengths from which
-    prompts are dearer, the shortest counts, with the highest rates. Raises BadInput.
+    Where the table does not say what the cache costs, that is as dear as other input; where it says so for short
+    prompts alone, it is dearer for long ones as input is. Of several lengths from which prompts are dearer, the
+    shortest counts, with the highest rates. Raises BadInput.
     """
     try:
         table = _PUBLISHED.validate_json(path.read_bytes())
@@ -114,7 +116,7 @@ def litellm_prices(path: Path, models: Iterable[str], source: str) -> tuple[Pric
     plain = {plain_name(name): entry for name, entry in table.items()} | table
     found = ((model, plain.get(model, plain.get(plain_name(model)))) for model in dict.fromkeys(models))
     prices = (_litellm_price(model, entry, source) for model, entry in found if isinstance(entry, dict))
-    return tuple(price for price in prices if price is not None)
+    return tuple({price.model: price for price in prices if price is not None}.values())
 
 
 def _litellm_price(model: str, entry: Mapping[str, JsonValue], source: str) -> Price | None:
@@ -146,11 +148,21 @@ def _long_prompts(entry: Mapping[str, JsonValue], base: Mapping[str, Decimal]) -
     thousands = {
         length for length in lengths if length.isascii() and length.isdecimal() and 0 < int(length[:6]) < 100_000
     }
-    longer = [_completed({**base, **_known(entry, f"_above_{length}k_tokens")}) for length in thousands]
+    longer = [_completed(_dearer(base, _known(entry, f"_above_{length}k_tokens"))) for length in thousands]
     if not longer:
         return None
     dearest = {kind: max(getattr(rates, kind) for rates in longer) for kind in _COSTS}
     return LongPrompts(over=min(map(int, thousands)) * _THOUSAND, rates=Rates.model_validate(dearest))
+
+
+def _dearer(base: Mapping[str, Decimal], known: Mapping[str, Decimal]) -> dict[str, Decimal]:
+    """Rates of long prompts: what is not known of the cache rises as input does, rounded up to a millionth."""
+    rates = {**base, **known}
+    for kind in ("cache_write", "cache_read"):
+        if kind in base and kind not in known and base["input"]:
+            risen = base[kind] * rates["input"] / base["input"]
+            rates[kind] = risen.quantize(_LEAST_RATE, ROUND_CEILING).normalize()
+    return rates
 
 
 def _times(cost: JsonValue, count: int) -> Decimal | None:

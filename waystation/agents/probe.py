@@ -13,10 +13,11 @@ from waystation.domain.errors import (
     ModelRejected,
     ModelUnavailable,
     ReplyBlocked,
+    ReplyUnfit,
     SpendingLimitReached,
 )
 from waystation.domain.models import answering
-from waystation.domain.transcript import Message, ToolResult, ToolUse, user_text
+from waystation.domain.transcript import Message, RedactedThinking, Thinking, ToolResult, ToolUse, user_text
 from waystation.domain.value import Value
 from waystation.ports import ChatModel, ModelReply, ModelRequest, StopReason, ToolSpec
 
@@ -61,8 +62,13 @@ class Probed(Value):
 
     @property
     def works(self) -> bool:
-        """Whether a task can run there."""
-        return not self.capabilities.unfit
+        """Whether a task can run there, as was seen."""
+        return self.told and not self.capabilities.unfit
+
+    @property
+    def told(self) -> bool:
+        """Whether it answered what decides that."""
+        return self.capabilities.streams is False or self.capabilities.tools is not None
 
 
 @dataclass
@@ -78,7 +84,8 @@ class Probe:
     async def run(self, overflow: int = 0) -> tuple[tuple[ProbeLine, ...], Capabilities]:
         """Try everything; a request of `overflow` tokens, too, where it is not 0.
 
-        Raises ModelError where the endpoint answers nothing at all: a wrong key, a model that is gone, no credit.
+        Raises ModelError where the endpoint answers nothing at all: a wrong key, a model that is gone, no credit, an
+        outage. One that comes later is no fact about what it can do: what it leaves open counts as not asked.
         """
         chat, reply = await self._first()
         if chat is None or reply is None:
@@ -115,9 +122,7 @@ class Probe:
                 reply = await self._ask(chat, _asking("Say: ready."))
             except (SpendingLimitReached, ReplyBlocked):
                 raise
-            except (ModelUnavailable, EndpointBroken) as error:
-                if isinstance(error, ModelUnavailable) and not error.possibly_billed:
-                    raise
+            except (ReplyUnfit, EndpointBroken) as error:
                 self.found["streams"] = False
                 self._note("streaming", "will not work", str(error))
                 return None, None
@@ -154,9 +159,12 @@ class Probe:
             reply = await self._ask(chat, asked)
             calls = _calls(reply)
             if not calls:
-                return self._toolless("no call of a tool, only words")
+                return self._toolless(_instead_of_a_call(reply))
             answered = await self._ask(chat, _answered(asked, reply))
         except ModelError as error:
+            if _passes(error):
+                self._note("tools", "not asked", str(error))
+                return False
             return self._toolless(str(error))
         self.found["tools"] = True
         stop = "" if reply.stop is StopReason.TOOL_USE else f"; the call stopped for {reply.stop}"
@@ -176,6 +184,9 @@ class Probe:
             )
             cause = "" if _calls(reply) else "the choice of a tool is taken, and not followed"
         except ModelError as error:
+            if _passes(error):
+                self._note("forced choice", "not asked", str(error))
+                return
             cause = str(error)
         self.found["forces_tools"] = not cause
         finding = f"{cause}: asked for in words instead" if cause else "the tool that was named is called"
@@ -229,12 +240,21 @@ class Probe:
         try:
             await self._ask(chat, _asking(" ".join(["wave"] * tokens)))
         except ModelError as error:
+            if _passes(error):
+                self._note("overflow", "not asked", str(error))
+                return
             named = OVERFLOW_WORDS in str(error)
             self.found["names_overflow"] = named
             self._note("overflow", "fits" if named else "worked around", str(error))
             return
         self.found["names_overflow"] = False
         self._note("overflow", "worked around", "it answers, so it cuts or has room: keep --window under its own")
+
+
+def _passes(error: ModelError) -> bool:
+    """Whether it is over some time, and says nothing of what the endpoint can do; what is no whole reply says much."""
+    passing = isinstance(error, ModelUnavailable | SpendingLimitReached | ReplyBlocked)
+    return passing and not isinstance(error, ReplyUnfit)
 
 
 def _left_out(*, caches: bool, binds: bool) -> Mapping[str, bool]:
@@ -257,6 +277,16 @@ def _asking(
 
 def _calls(reply: ModelReply) -> list[ToolUse]:
     return [block for block in reply.blocks if isinstance(block, ToolUse) and block.name == HARBOUR_DEPTH.name]
+
+
+def _instead_of_a_call(reply: ModelReply) -> str:
+    if any(isinstance(block, ToolUse) for block in reply.blocks):
+        return "a call of a tool that it was not given"
+    if not reply.blocks:
+        return "an empty reply, without a call of the tool"
+    if all(isinstance(block, Thinking | RedactedThinking) for block in reply.blocks):
+        return "thinking alone, without a call of the tool"
+    return "no call of a tool, only words"
 
 
 def _answered(asked: ModelRequest, reply: ModelReply) -> ModelRequest:

@@ -155,7 +155,8 @@ def doctor(
 ) -> None:
     """Check everything that Waystation needs. Exit code 1 if something is broken, 3 if only the server is missing.
 
-    With --model it asks the endpoint of the settings instead, and exits with 1 where no task can run there.
+    With --model it asks the endpoint of the settings instead, and exits with 1 where no task can run there, or where
+    that could not be seen.
     """
     if model is not None:
         raise typer.Exit(OK if _probed(model, save=save, overflow=overflow, yes=yes, as_json=as_json) else WORK_FAILED)
@@ -176,6 +177,7 @@ def doctor(
 
 def _probed(model: str, *, save: bool, overflow: bool, yes: bool, as_json: bool) -> bool:
     settings = Settings()
+    model = settings.places.full(model)
     tokens = model_facts(model).window if overflow else 0
     endpoint = settings.places.at(model)
     cost = f"{PROBE_TOKENS:,} tokens" + (f", and {tokens:,} more if it takes the long one" if tokens else "")
@@ -189,7 +191,9 @@ def _probed(model: str, *, save: bool, overflow: bool, yes: bool, as_json: bool)
         print_json(probed)
     else:
         print_text("\n".join(probe_table(probed)))
-    if save:
+    if save and not probed.told:
+        say("Nothing was kept: it did not say what decides whether tasks can run there.")
+    elif save:
         path = settings.config or settings.home / CONFIG_NAME
         write_table(
             path,
@@ -376,9 +380,9 @@ def _model(settings: Settings) -> Check:
         finding = "the built-in offline model, which extracts and does not reason: set ANTHROPIC_API_KEY for Claude"
         return Check(name="model", ok=False, finding=finding, needed=False)
     names = dict.fromkeys(settings.working(role).model for role in step_roles())
-    there = settings.anthropic_api_key is not None or all(located(name).endpoint for name in names)
-    finding = ", ".join(names) if there else "WAYSTATION_OFFLINE is false, but there is no ANTHROPIC_API_KEY"
-    return Check(name="model", ok=there, finding=finding)
+    called = dict.fromkeys((*names, settings.planner, settings.reviewer))
+    missing = [f"{name} needs a key: set {key}" for name in called if (key := settings.missing_key(name))]
+    return Check(name="model", ok=not missing, finding="; ".join(missing) or ", ".join(names))
 
 
 def _webhook(settings: Settings) -> Check:

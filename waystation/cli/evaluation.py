@@ -18,6 +18,7 @@ from waystation.cli.platform import something_running, stop_on_signals
 from waystation.cli.render import counted
 from waystation.client import Client
 from waystation.domain.amount import Limit, dollars
+from waystation.domain.details import known_cost
 from waystation.domain.errors import BadInput, Unreachable, WaystationError
 from waystation.domain.evaluation import (
     MEANS,
@@ -271,7 +272,7 @@ def _cost(progress: TaskProgress) -> dict[str, object]:
         "task_id": progress.task_id,
         "phase": progress.phase,
         "tokens": progress.budget.spent.tokens,
-        "micro_usd": progress.totals.cost_micro_usd,
+        "micro_usd": known_cost(progress),
         "compactions": sum(compaction.status.made_room for compaction in progress.compactions),
         "pauses": len(progress.approvals),
     }

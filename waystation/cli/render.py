@@ -16,7 +16,7 @@ from waystation.cli.options import day_text, short_limit, short_spent
 from waystation.cli.render_requests import asked_text, request_text
 from waystation.domain.amount import amount_text, dollars, used_text
 from waystation.domain.compaction.outcome import AgentCompaction
-from waystation.domain.details import answer_text, cost_text, counted, in_units, privacy_text, work_text
+from waystation.domain.details import UNPRICED, answer_text, cost_text, counted, in_units, privacy_text, work_text
 from waystation.domain.foreign import one_line
 from waystation.domain.models import Price, Rates
 from waystation.domain.progress import Bill, BillLine
@@ -333,7 +333,6 @@ _HEADINGS = (
 )
 _WORDS = 2
 """So many columns are words, at the left; the others are numbers."""
-UNPRICED = "price unknown"
 
 
 class _Section(NamedTuple):
@@ -345,7 +344,8 @@ def bill_text(bill: Bill, width: int) -> str:
     """What a task has cost, for a terminal of this many columns."""
     reused = () if bill.reused is None else bill.reused.sentences(bill.reused.agents)
     if not bill.lines:
-        return "\n".join(["nothing yet: no model was called", *reused])
+        silent = ["no call of a model has its reply", *_open(bill)]
+        return "\n".join([*(silent if bill.possibly_billed else ["nothing yet: no model was called"]), *reused])
     sections = _sections(bill)
     table = _bill_table(sections)
     fits = max(len(line) for line in table) <= width
@@ -411,14 +411,7 @@ def _price(line: BillLine) -> str:
 
 
 def _remarks(bill: Bill) -> list[str]:
-    remarks = [
-        f"{call.agent}: {call.intent.key} was never answered; possibly billed, "
-        f"{amount_text(call.intent.worst_case)} at most"
-        for call in bill.possibly_billed
-    ]
-    unpriced = dict.fromkeys(line.model for line in bill.lines if line.cost_micro_usd is None)
-    if unpriced:
-        remarks.append(f"{UNPRICED}: {', '.join(unpriced)}; a file that WAYSTATION_PRICES names can say it")
+    remarks = _open(bill)
     usage = bill.total.usage
     if usage.searches:
         remarks.append(f"searches of the web by the provider, which are in this cost: {usage.searches:,}")
@@ -427,6 +420,16 @@ def _remarks(bill: Bill) -> list[str]:
     remarks += bill.answers_of_others
     remarks.insert(0, f"{usage.cached_share:.1%} of the input was read from the provider's cache")
     return ["", *remarks]
+
+
+def _open(bill: Bill) -> list[str]:
+    """Calls without a reply, which are under way or will never have one, and models without a price."""
+    named = f"{UNPRICED}: {', '.join(bill.unpriced)}; a file that WAYSTATION_PRICES names can say it"
+    return [
+        f"{call.agent}: {call.intent.key} has no reply so far; possibly billed, "
+        f"{amount_text(call.intent.worst_case)} at most"
+        for call in bill.possibly_billed
+    ] + ([named] if bill.unpriced else [])
 
 
 def prices_text(known: Sequence[Price]) -> str:

@@ -146,7 +146,11 @@ def probe_table(probed: Probed) -> Iterator[str]:
     for line in probed.lines:
         head = f"{FIT_MARKS[line.fit]:<7}{line.name:<15}"
         yield from wrap(line.finding, TABLE_COLUMNS, initial_indent=head, subsequent_indent=" " * len(head))
-    yield from wrap(
-        f"No task can run there: {cause}." if (cause := probed.capabilities.unfit) else "Tasks can run there.",
-        TABLE_COLUMNS,
-    )
+    yield from wrap(_verdict(probed), TABLE_COLUMNS)
+
+
+def _verdict(probed: Probed) -> str:
+    if not probed.told:
+        return "Whether tasks can run there is not known: ask again when it answers."
+    cause = probed.capabilities.unfit
+    return f"No task can run there: {cause}." if cause else "Tasks can run there."

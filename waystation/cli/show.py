@@ -40,7 +40,7 @@ from waystation.domain.compaction.audit import shown
 from waystation.domain.compaction.history import view
 from waystation.domain.errors import BadInput
 from waystation.domain.exports import Imprint, stored_report
-from waystation.domain.models import OFFLINE_MODEL, Price, price_of
+from waystation.domain.models import OFFLINE_MODEL, Price, located, price_of
 from waystation.domain.plan import PLANNING_ID
 from waystation.domain.progress import Bill
 from waystation.domain.task import ReportVersion, TaskProgress, TaskRequest
@@ -188,7 +188,9 @@ def prices(
             raise BadInput("--model says whose prices are taken from LiteLLM's table: name it with --litellm")
         found = load_prices(settings.prices)
     else:
-        found = litellm_prices(litellm, wanted, f"the table of LiteLLM in {litellm.name}, read on {today}")
+        source = f"the table of LiteLLM in {litellm.name}, read on {today}"
+        # A price of the bare name holds wherever the model is; one of the full name, there alone.
+        found = litellm_prices(litellm, (*wanted, *(located(name).model for name in wanted)), source)
     placed = placed_prices(wanted, found, settings)
     without = tuple(name for name in wanted if _price_there(name, placed, settings) is None)
     if as_json:

@@ -12,7 +12,7 @@ from waystation.domain.amount import Amount
 from waystation.domain.approvals import Origin
 from waystation.domain.budget import Usage
 from waystation.domain.decisions import ActionQuestion
-from waystation.domain.details import denial_text
+from waystation.domain.details import denial_text, known_cost
 from waystation.domain.exports import NumberedSource
 from waystation.domain.plan import PlanVersion
 from waystation.domain.task import (
@@ -336,7 +336,7 @@ class TaskJson(Value):
 def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
     """The view as it is printed."""
     progress = view.progress
-    micro_usd = progress.totals.cost_micro_usd
+    micro_usd = known_cost(progress)
     return TaskJson(
         task_id=progress.task_id,
         workflow_id=progress.task_id,

@@ -16,6 +16,7 @@ from waystation.domain.amount import Amount, Limit, amount_text, dollars, limit_
 from waystation.domain.decisions import IN_ADVANCE, ActionQuestion
 from waystation.domain.delegation import depth_of, parent_of
 from waystation.domain.foreign import plain_words
+from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.task import Approval, StepProgress, TaskPhase, TaskProgress
 from waystation.domain.work import Made
 
@@ -47,6 +48,7 @@ def hidden_text(task_id: str, agent: str, question: ActionQuestion) -> str:
     return f"{question.hidden:,} more characters are not shown: `{command}` ends with the whole call."
 
 
+UNPRICED = "price unknown"
 ABOUT_DIGITS = 2
 """Figures of a number that is said to be about right."""
 
@@ -328,5 +330,17 @@ def _by_reused(number: int) -> str:
 
 def cost_text(progress: TaskProgress) -> str:
     """What the task has cost. An unknown price is said, never shown as zero."""
-    micro_usd = progress.totals.cost_micro_usd
-    return "price unknown" if micro_usd is None else dollars(micro_usd)
+    micro_usd = known_cost(progress)
+    return UNPRICED if micro_usd is None else dollars(micro_usd)
+
+
+def known_cost(progress: TaskProgress) -> int | None:
+    """Millionths of a dollar; None where a model without a known price was used.
+
+    So it was also where no call has its reply, and those that were possibly billed have no price. Under a budget in
+    dollars all models have one, and replies that cost nothing say that their models are free.
+    """
+    totals, budgeted = progress.totals, progress.budget.limit.micro_usd is not None
+    silent = totals.possibly_billed > 0 and not totals.possibly_billed_micro_usd and not totals.usage.total
+    unpriced = silent and not budgeted and progress.model != OFFLINE_MODEL
+    return None if unpriced else totals.cost_micro_usd

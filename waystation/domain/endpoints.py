@@ -12,12 +12,13 @@ from urllib.parse import urlsplit
 from pydantic import Field, StringConstraints, model_validator
 
 from waystation.domain.errors import BadInput
-from waystation.domain.models import at_endpoint, located
+from waystation.domain.models import OFFLINE_MODEL, at_endpoint, located, model_facts
 from waystation.domain.value import Input, Value
 
 PROVIDER = "anthropic.com"
 """Whose the built-in prices are."""
 PROVIDER_URL = f"https://api.{PROVIDER}"
+PROVIDER_KEY = "ANTHROPIC_API_KEY"
 
 
 class Capabilities(Input):
@@ -74,6 +75,7 @@ EndpointKind = Literal["anthropic", "compatible", "bedrock", "mantle", "vertex",
 """The provider's API; another server of its protocol; Amazon Bedrock by its older and its newer door; Google Vertex;
 Microsoft Foundry; chat completions."""
 OPENAI_URL = "https://api.openai.com/v1"
+OPENAI_KEY = "OPENAI_API_KEY"
 _BY_KIND: Mapping[EndpointKind, Capabilities] = {
     "bedrock": Capabilities(counts=False, source="the SDK, which refuses to count there"),
     "openai": Capabilities(
@@ -128,8 +130,9 @@ class NamedEndpoint(Input):
     auth: Auth = "bearer"
     """How a `compatible` server is sent its key."""
     key_from: str = ""
-    """The variable of the environment that has its key. Not given: `ANTHROPIC_API_KEY` for the provider,
-    `OPENAI_API_KEY` for openai, `ANTHROPIC_FOUNDRY_API_KEY`, `AWS_BEARER_TOKEN_BEDROCK`; none for `compatible`."""
+    """The variable of the environment that has its key, without which it is not asked. Not given: `ANTHROPIC_API_KEY`
+    for the provider, `OPENAI_API_KEY` for openai, `ANTHROPIC_FOUNDRY_API_KEY`, `AWS_BEARER_TOKEN_BEDROCK`; none for
+    `compatible`."""
     model: str = ""
     """Which of its models works where nobody says."""
     region: str = Field(default="", pattern=r"^[a-z0-9-]{0,40}$")
@@ -166,16 +169,32 @@ class NamedEndpoint(Input):
         return _URLS.get(self.kind, PROVIDER_URL).format(place)
 
     @property
+    def address(self) -> str:
+        """The same without who may use it, for people to read."""
+        return _address(self.url)
+
+    @property
     def key_variable(self) -> str:
         """The variable that has its key; empty where it takes none."""
         of_kind: Mapping[EndpointKind, str] = {
-            "anthropic": "ANTHROPIC_API_KEY",
-            "openai": "" if self.base_url else "OPENAI_API_KEY",
             "foundry": "ANTHROPIC_FOUNDRY_API_KEY",
             "bedrock": "AWS_BEARER_TOKEN_BEDROCK",
             "mantle": "AWS_BEARER_TOKEN_BEDROCK",
         }
-        return self.key_from or of_kind.get(self.kind, "")
+        return self.needed_key or of_kind.get(self.kind, "")
+
+    @property
+    def needed_key(self) -> str:
+        """The variable without which nothing is asked of it: one that somebody named, or its maker's own."""
+        if self.key_from or self.kind == "anthropic":
+            return self.key_from or PROVIDER_KEY
+        of_maker = self.kind == "openai" and urlsplit(self.url).hostname == urlsplit(OPENAI_URL).hostname
+        return OPENAI_KEY if of_maker else ""
+
+    @property
+    def keyless(self) -> str:
+        """What is said where its key is missing."""
+        return f"the endpoint at {self.address} needs a key: set {self.key_variable}"
 
 
 class ModelEndpoint(Input):
@@ -246,6 +265,22 @@ class Endpoints(Value):
 
     def _fallback(self, other: str, model: str) -> str:
         return at_endpoint(other, self.named[other].model or model) if other in self.named else other
+
+    @property
+    def unknown_fallbacks(self) -> tuple[tuple[str, str], ...]:
+        """Endpoints, each with a fallback that is neither another one, nor a full name of a model at one, nor a model
+        that is known at the provider.
+        """
+        return tuple(
+            (name, other)
+            for name, endpoint in self.named.items()
+            for other in endpoint.fallback
+            if other not in self.named and not self._knows(other)
+        )
+
+    def _knows(self, model: str) -> bool:
+        place = located(model).endpoint
+        return place in self.named if place else model == OFFLINE_MODEL or model_facts(model).known
 
 
 def model_endpoint(base_url: str | None, written: Mapping[str, Mapping[str, Capabilities]]) -> ModelEndpoint:

@@ -13,7 +13,8 @@ WaystationError
 │   ├── WrongStore          the task belongs to another store than this worker's
 │   └── StoreUnavailable    the database does not answer; worth trying again; exit code 3
 ├── ModelError
-│   ├── ModelUnavailable    worth trying again (rate limit, overload, connection, cut stream)
+│   ├── ModelUnavailable    worth trying again (rate limit, overload, connection)
+│   │   └── ReplyUnfit      there was an answer, and it is no whole reply (cut stream, page, malformed)
 │   ├── SpendingLimitReached  the provider's account has no money left; a person has to see to it
 │   └── ModelRejected       trying again changes nothing (credentials, bad request, too large)
 │       ├── KeyRefused      its key or credentials are not accepted, or this worker has none
@@ -128,6 +129,10 @@ class ModelUnavailable(ModelError):
         super().__init__(message)
         self.retry_after = retry_after
         self.possibly_billed = possibly_billed
+
+
+class ReplyUnfit(ModelUnavailable):
+    """There was an answer, and it is no whole reply: a stream without its end, a page, malformed pieces."""
 
 
 class SpendingLimitReached(ModelError):

@@ -16,6 +16,7 @@ from waystation.domain.amount import Amount, Limit, used_text
 from waystation.domain.budget import RunTotals, Usage, summed
 from waystation.domain.compaction.outcome import AgentCompaction
 from waystation.domain.details import counted
+from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.plan import Step
 from waystation.domain.privacy import Policy
 from waystation.domain.task import BudgetProgress, Reused, StepProgress, StepState, TaskProgress, TaskRef, TaskTerms
@@ -254,6 +255,14 @@ class Bill(Value):
             if line.answered_by:
                 named.setdefault(line.model, {}).update(dict.fromkeys(line.answered_by))
         return [f"{asked} was asked for, and answered as {', '.join(names)}" for asked, names in named.items()]
+
+    @property
+    def unpriced(self) -> tuple[str, ...]:
+        """Models whose price nobody knows, of calls without a reply, too; one that was charged at a price has one."""
+        priced = {OFFLINE_MODEL, *(line.model for line in self.lines if line.cost_micro_usd is not None)}
+        charged = [line.model for line in self.lines if line.cost_micro_usd is None]
+        silent = [call.intent.model for call in self.possibly_billed if not call.intent.worst_case.micro_usd]
+        return tuple(dict.fromkeys([*charged, *(model for model in silent if model not in priced)]))
 
 
 def bill(paid: Sequence[Paid], unanswered: Sequence[Unanswered] = ()) -> Bill:

@@ -12,10 +12,10 @@ from pydantic import JsonValue
 from waystation.domain.budget import Usage
 from waystation.domain.compaction.outcome import CompactionEvent, CompactionOutcome
 from waystation.domain.errors import ModelError
-from waystation.domain.models import Effort, ThinkingSetting
+from waystation.domain.models import Effort, ThinkingSetting, family_name, located, model_facts
 from waystation.domain.notices import Notice
 from waystation.domain.privacy import Place
-from waystation.domain.transcript import Block, Charge, Message
+from waystation.domain.transcript import Block, Charge, Message, RedactedThinking, Text, Thinking
 from waystation.domain.value import Value
 
 
@@ -57,6 +57,28 @@ class ModelRequest(Value):
     reminder: str = ""
     """Appended to the last user message as its last text block, after the cache breakpoint: it changes at every turn
     and is no part of the transcript."""
+
+    def placed(self, model: str) -> "ModelRequest":
+        """As this model, by its full name, takes it where it is: without what only another one could read, or takes."""
+        facts, there = model_facts(model), located(model).model
+        messages = tuple(_readable(message, message.said_by or self.model, model) for message in self.messages)
+        changed: dict[str, object] = {"model": there, "messages": messages, "fallbacks": ()}
+        if model != self.model:
+            taken = facts.takes is not None and facts.takes.refused(self.effort, self.thinking) is None
+            changed |= {} if taken else {"effort": None, "thinking": None}
+            changed["max_output"] = min(self.max_output, facts.max_output if facts.known else self.max_output)
+        if isinstance(self.thinking, int) and messages != self.messages:
+            changed["thinking"] = "off"  # it is refused where the last reply does not begin with thinking
+        return self.model_copy(update=changed)
+
+
+def _readable(message: Message, speaker: str, reader: str) -> Message:
+    """Thinking is signed for models of one family: to others it is left out."""
+    thought = [block for block in message.blocks if isinstance(block, Thinking | RedactedThinking)]
+    if not thought or family_name(speaker) == family_name(reader):
+        return message
+    left = tuple(block for block in message.blocks if block not in thought)
+    return message.model_copy(update={"blocks": left or (Text(text="(no words)"),)})
 
 
 class ModelReply(Value):

@@ -180,6 +180,7 @@ class OpenIdTokens:
     def _holder(self, token: str) -> Principal | None:
         import jwt  # noqa: PLC0415 - see above
 
+        wanted = self._wanted
         try:
             # Before its key is looked for: what is not signed by a key pair leads to no request.
             if jwt.get_unverified_header(token).get("alg") not in ALGORITHMS:
@@ -188,21 +189,16 @@ class OpenIdTokens:
                 token,
                 self._keys.get_signing_key_from_jwt(token),
                 algorithms=ALGORITHMS,
-                audience=self._wanted.audience,
-                issuer=self._wanted.issuer,
+                audience=wanted.audience,
+                issuer=wanted.issuer,
                 leeway=SKEW,
                 options={"require": ["exp", "iat", "aud", "iss"]},
             )
-            said = _Claims.model_validate(
-                {
-                    "tenant": claims.get(self._wanted.tenant_claim),
-                    "name": claims.get(self._wanted.name_claim),
-                    "role": claims.get(self._wanted.role_claim),
-                }
-            )
+            named = {"tenant": wanted.tenant_claim, "name": wanted.name_claim, "role": wanted.role_claim}
+            said = _Claims.model_validate({field: claims.get(claim) for field, claim in named.items()})
         except (jwt.PyJWTError, ValidationError):
             return None
-        return Principal(name=said.name, tenant=said.tenant, role=said.role, proof=f"token of {self._wanted.issuer}")
+        return Principal(name=said.name, tenant=said.tenant, role=said.role, proof=f"token of {wanted.issuer}")
 
 
 class Identities:

@@ -7,7 +7,7 @@ import httpx2
 from anthropic import AnthropicError, APIConnectionError, APIStatusError
 
 from waystation.connections import VendorRefusal, broken, fault_of
-from waystation.domain.errors import KeyRefused, ModelError, ModelRejected, ModelUnavailable
+from waystation.domain.errors import KeyRefused, ModelError, ModelRejected, ReplyUnfit
 
 _NO_SUCH_CALL = (404, 405, 501)
 _UNSUPPORTED = ("not supported", "unsupported", "not implemented", "not available")
@@ -32,7 +32,7 @@ def vendor_errors(no_credentials: tuple[type[Exception], ...] = ()) -> Generator
         raise KeyRefused(f"this worker has no credentials that the endpoint could take ({named})") from None
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         # The SDK validates nothing that it receives: a malformed stream surfaces as whatever breaks first.
-        raise ModelUnavailable(f"the model's reply could not be read ({type(error).__name__})") from None
+        raise ReplyUnfit(f"the model's reply could not be read ({type(error).__name__})") from None
 
 
 def ours(error: AnthropicError | httpx2.HTTPError) -> ModelError:

@@ -31,7 +31,7 @@ from waystation.connections import (
 )
 from waystation.domain.budget import Usage
 from waystation.domain.endpoints import ModelEndpoint
-from waystation.domain.errors import ModelUnavailable
+from waystation.domain.errors import ReplyUnfit
 from waystation.domain.foreign import tagged
 from waystation.domain.web import EVERYTHING, SEARCH_OUTPUT_TOKENS, Domains, Searched, WebHit
 from waystation.ports import ModelReply, ModelRequest
@@ -88,7 +88,7 @@ class AnthropicModel:
         await self._client.close()
 
     async def _streamed(self, prompt: wire.Prompt, max_output: int) -> WireMessage:
-        """The message as it stands at `message_stop`. Raises ModelUnavailable where the stream ends before that."""
+        """The message as it stands at `message_stop`. Raises ReplyUnfit where the stream ends before that."""
         timeout = silence_limit(self._patience.before(thinks=wire.thinks(prompt)))
         raw = await self._client.messages.create(max_tokens=max_output, timeout=timeout, stream=True, **prompt)
         async with AsyncMessageStream(_WithUsage(raw), output_format=NOT_GIVEN) as stream:
@@ -103,7 +103,7 @@ class AnthropicModel:
                 return message
             if not (answered := stream.response.headers.get("content-type", "")).startswith(_STREAMS):
                 raise no_stream(answered)
-            raise ModelUnavailable(CUT_OFF)
+            raise ReplyUnfit(CUT_OFF)
 
 
 class _WithUsage(AsyncStream[RawMessageStreamEvent]):

@@ -68,7 +68,7 @@ def platform_client(
     http_client: httpx2.AsyncClient | None = None,
     patience: Patience = USUAL_PATIENCE,
 ) -> Connected:
-    """The client of a named endpoint. Raises BadInput where packages, or a key that it cannot do without, are missing.
+    """The client of a named endpoint. Raises BadInput where it finds neither packages nor a key.
 
     No credentials are looked for before the first call.
     """
@@ -87,9 +87,12 @@ def _watched(http_client: httpx2.AsyncClient | None, patience: Patience) -> http
 
 
 def _provider(given: _Open) -> Connected:
-    key = _needed(given)
     client = AsyncAnthropic(
-        api_key=key, base_url=given.endpoint.url, http_client=given.http, timeout=given.timeout, open_telemetry=False
+        api_key=given.key or NO_KEY,
+        base_url=given.endpoint.url,
+        http_client=given.http,
+        timeout=given.timeout,
+        open_telemetry=False,
     )
     return Connected(client)
 
@@ -153,7 +156,7 @@ def _foundry(given: _Open) -> Connected:
     no_credentials: tuple[type[Exception], ...] = ()
     if given.key is None:
         if find_spec("azure") is None or _absent("azure.identity"):
-            raise BadInput(f"{_keyless(given)}, or `pip install 'waystation[foundry]'` for Entra's tokens")
+            raise BadInput(f"{given.endpoint.keyless}, or `pip install 'waystation[foundry]'` for Entra's tokens")
         no_credentials = _errors("azure.core.exceptions", "AzureError", "foundry")
     client = AsyncAnthropicFoundry(
         base_url=given.endpoint.url,
@@ -185,16 +188,6 @@ _CLIENTS: Mapping[EndpointKind, Callable[[_Open], Connected]] = {
     "foundry": _foundry,
 }
 """All but chat completions, which are another protocol."""
-
-
-def _needed(given: _Open) -> str:
-    if given.key is None:
-        raise BadInput(_keyless(given))
-    return given.key
-
-
-def _keyless(given: _Open) -> str:
-    return f"the endpoint at {given.endpoint.url} needs a key: set {given.endpoint.key_variable}"
 
 
 def _errors(module: str, name: str, extra: str) -> tuple[type[Exception], ...]:

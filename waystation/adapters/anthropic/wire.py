@@ -26,7 +26,7 @@ from pydantic import JsonValue, ValidationError
 from waystation.connections import token_count
 from waystation.domain.budget import Usage
 from waystation.domain.endpoints import UNKNOWN, Capabilities
-from waystation.domain.errors import ModelRejected, ModelUnavailable
+from waystation.domain.errors import ModelRejected, ReplyUnfit
 from waystation.domain.models import ModelFacts, model_facts
 from waystation.domain.models import ThinkingSetting as WayOfThinking
 from waystation.domain.transcript import Block, Message, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
@@ -131,7 +131,7 @@ def reply(message: WireMessage) -> ModelReply:
     With the stop reason `max_tokens` the last call of a tool may have lost the end of its input.
 
     Raises:
-        ModelUnavailable: there is no stop reason, a field is missing or malformed, two calls have one id, or there is a
+        ReplyUnfit: there is no stop reason, a field is missing or malformed, two calls have one id, or there is a
             kind of block or a stop reason that this version does not know. Leaving a block out would make the next
             request differ from what the model said. The reply is billed by then, which ModelRejected would deny.
     """
@@ -139,7 +139,7 @@ def reply(message: WireMessage) -> ModelReply:
         blocks = tuple(_block(block) for block in message.content)
         calls = [block.id for block in blocks if isinstance(block, ToolUse)]
         if len(set(calls)) < len(calls):
-            raise ModelUnavailable("the model's reply gives two calls of tools one id")
+            raise ReplyUnfit("the model's reply gives two calls of tools one id")
         return ModelReply(
             blocks=blocks,
             stop=_stop(message.stop_reason),
@@ -148,7 +148,7 @@ def reply(message: WireMessage) -> ModelReply:
         )
     except ValidationError as error:
         fields = ", ".join(sorted({".".join(str(part) for part in line["loc"]) for line in error.errors()}))
-        raise ModelUnavailable(f"the model's reply has missing or malformed fields ({fields})") from None
+        raise ReplyUnfit(f"the model's reply has missing or malformed fields ({fields})") from None
 
 
 def usage_of(message: WireMessage) -> Usage:
@@ -289,16 +289,16 @@ def _block(block: ContentBlock) -> Block:
         case "tool_use":
             return ToolUse.model_validate({"id": block.id, "name": block.name, "input": block.input})
         case unknown:
-            raise ModelUnavailable(f"the model's reply has a block of the unknown type {_named(unknown)}")
+            raise ReplyUnfit(f"the model's reply has a block of the unknown type {_named(unknown)}")
 
 
 def _stop(reason: str | None) -> StopReason:
     if reason is None:
-        raise ModelUnavailable("the model's reply was cut off")
+        raise ReplyUnfit("the model's reply was cut off")
     try:
         return StopReason(reason)
     except ValueError:
-        raise ModelUnavailable(f"the model stopped for the unknown reason {_named(reason)}") from None
+        raise ReplyUnfit(f"the model stopped for the unknown reason {_named(reason)}") from None
 
 
 def _named(kind: object) -> str:

@@ -23,7 +23,7 @@ from waystation.connections import (
     watching,
 )
 from waystation.domain.endpoints import OPENAI_URL, ModelEndpoint
-from waystation.domain.errors import ModelUnavailable
+from waystation.domain.errors import ReplyUnfit
 from waystation.ports import ModelReply, ModelRequest
 
 _END = "[DONE]"
@@ -105,4 +105,4 @@ async def _errors() -> AsyncGenerator[None]:
         raise broken(error) from None
     except ValidationError as error:
         fields = ", ".join(sorted({".".join(map(str, line["loc"])) for line in error.errors()})) or "no JSON"
-        raise ModelUnavailable(f"a piece of the model's reply has missing or malformed fields ({fields})") from None
+        raise ReplyUnfit(f"a piece of the model's reply has missing or malformed fields ({fields})") from None

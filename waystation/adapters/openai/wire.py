@@ -12,7 +12,7 @@ from pydantic import BaseModel, JsonValue, ValidationError, model_validator
 from waystation.connections import CUT_OFF, token_count
 from waystation.domain.budget import Usage
 from waystation.domain.endpoints import UNKNOWN, Capabilities
-from waystation.domain.errors import ModelRejected, ModelUnavailable
+from waystation.domain.errors import ModelRejected, ReplyUnfit
 from waystation.domain.models import Effort, model_facts
 from waystation.domain.transcript import Message, Text, ToolResult, ToolUse
 from waystation.ports import ModelReply, ModelRequest, StopReason, ToolSpec
@@ -212,16 +212,16 @@ class ChatReply(BaseModel):
     def whole(self) -> ModelReply:
         """The reply when its stream has ended.
 
-        Raises ModelUnavailable, billed by then, where there is no stop reason or an unknown one, where arguments of a
+        Raises ReplyUnfit, billed by then, where there is no stop reason or an unknown one, where arguments of a
         call are no JSON object, and where two calls have one id. A call that the longest reply cut is left out.
         """
         if self.stop is None:
-            raise ModelUnavailable(CUT_OFF)
+            raise ReplyUnfit(CUT_OFF)
         if (stop := _STOPS.get(self.stop)) is None:
-            raise ModelUnavailable("the model stopped for an unknown reason")
+            raise ReplyUnfit("the model stopped for an unknown reason")
         calls = [*self._whole_calls(cut=stop is StopReason.MAX_TOKENS)]
         if len({call.id for call in calls}) < len(calls):
-            raise ModelUnavailable("the model's reply gives two calls of tools one id")
+            raise ReplyUnfit("the model's reply gives two calls of tools one id")
         said = (Text(text=self.text),) if self.text.strip() else ()
         if stop in {StopReason.END_TURN, StopReason.TOOL_USE}:
             stop = StopReason.TOOL_USE if calls else StopReason.END_TURN
@@ -236,7 +236,7 @@ class ChatReply(BaseModel):
                 )
             except (ValueError, ValidationError, RecursionError):
                 if not (cut and number == len(self.calls) - 1):
-                    raise ModelUnavailable("arguments of a call of the model's are no JSON object") from None
+                    raise ReplyUnfit("arguments of a call of the model's are no JSON object") from None
 
 
 def _arguments(written: str) -> _Object:
