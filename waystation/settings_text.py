@@ -1,6 +1,4 @@
-"""Settings as people write them: in the environment, and in the config file.
-
-Settings as people write them: text of the environment or the config file, and what it is read as.
+"""Settings as people write them: text of the environment or the config file, and what it is read as.
 
 The config file: TOML with settings under their lower-case names, and nothing that is secret.
 """
@@ -8,12 +6,13 @@ The config file: TOML with settings under their lower-case names, and nothing th
 import json
 import re
 import shlex
+import socket
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -39,6 +38,7 @@ from waystation.patterns import proven
 
 ADDRESS = proven(r"https?://([^/?#@\s]*@)?[^/?#@:\s]", re.IGNORECASE)
 """Up to the first sign of the host."""
+_HOST_AND_PORT = proven(r"\A(?:\[(?P<bracketed>[^\[\]]++)\]|(?P<plain>[^\[\]:]++)):(?P<port>\d{1,5})")
 
 
 def _read_limit(written: object) -> object:
@@ -124,6 +124,27 @@ def _web_address(text: str) -> str | None:
 def _read_base_url(written: str | None) -> str | None:
     """The address that `/v1/messages` is put behind."""
     return None if written is None else base_url(written)
+
+
+class Listener(NamedTuple):
+    """Where to listen."""
+
+    host: str
+    """An IP address."""
+    port: int
+
+
+def address_of(setting: str, text: str) -> Listener:
+    """Read `127.0.0.1:9464`, `localhost:9464` or `[::1]:9464`. Raises BadInput, which names the setting."""
+    found = _HOST_AND_PORT.fullmatch(text)
+    port = int(found["port"]) if found else 0
+    if found is None or not 0 < port < 65_536:
+        raise BadInput(f"{setting} is {text!r}: write it as host:port, like 0.0.0.0:9464")
+    try:
+        resolved = socket.getaddrinfo(found["bracketed"] or found["plain"], port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise BadInput(f"{setting} is {text!r}: its host is not known ({error.strerror})") from error
+    return Listener(str(resolved[0][4][0]), port)
 
 
 def _command_line(text: str) -> str | None:

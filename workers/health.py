@@ -5,12 +5,9 @@ The health endpoint: `/livez` says that this process answers, `/readyz` that it 
 Cheap looks at what a worker depends on.
 
 Gauges: what is read from time to time, because nothing happens where it changes.
-
-Addresses to listen on, as settings give them: host and port.
 """
 
 import asyncio
-import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -26,32 +23,8 @@ from temporalio.worker import Worker
 
 from waystation.adapters.store.sql_store import SqlStore
 from waystation.domain.errors import BadInput, WaystationError
-from waystation.patterns import proven
 from waystation.ports import Memory, Meter
-
-_ADDRESS = proven(r"\A(?:\[(?P<bracketed>[^\[\]]++)\]|(?P<plain>[^\[\]:]++)):(?P<port>\d{1,5})")
-
-
-class Listener(NamedTuple):
-    """Where to listen."""
-
-    host: str
-    """An IP address."""
-    port: int
-
-
-def address_of(setting: str, text: str) -> Listener:
-    """Read `127.0.0.1:9464`, `localhost:9464` or `[::1]:9464`. Raises BadInput, which names the setting."""
-    found = _ADDRESS.fullmatch(text)
-    port = int(found["port"]) if found else 0
-    if found is None or not 0 < port < 65_536:
-        raise BadInput(f"{setting} is {text!r}: write it as host:port, like 0.0.0.0:9464")
-    try:
-        resolved = socket.getaddrinfo(found["bracketed"] or found["plain"], port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise BadInput(f"{setting} is {text!r}: its host is not known ({error.strerror})") from error
-    return Listener(str(resolved[0][4][0]), port)
-
+from waystation.settings_text import address_of
 
 _PATIENCE = timedelta(seconds=2)
 NOT_ANSWERED = (WaystationError, RPCError, SQLAlchemyError, OSError, TimeoutError)

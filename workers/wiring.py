@@ -21,8 +21,9 @@ from waystation.files import private_folder
 from waystation.imports import loading
 from waystation.ports import Meter, Redactor, TraceSource
 from waystation.settings import Settings, TraceTarget, trace_target, unknown_variables
+from waystation.settings_text import address_of
 from waystation.stores import data_converter, opened_store, require_key_of
-from workers.health import Gauge, Health, address_of, sampled, served_health
+from workers.health import Gauge, Health, sampled, served_health
 from workers.outside import opened_notices
 from workers.parts import Parts, opened_parts
 from workers.queues import WORKER_WITH_PARTS, Workshop, served_queues, workflows_worker

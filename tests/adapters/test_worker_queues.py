@@ -18,7 +18,7 @@ from waystation.cli.main import run
 from waystation.domain.errors import BadInput, MemoryUnavailable
 from waystation.domain.names import AGENTS_QUEUE, CONTEXT_QUEUE, QUEUES
 from waystation.settings import Settings
-from workers.health import Listener, address_of
+from waystation.settings_text import Listener, address_of
 from workers.memory import opened_memory
 from workers.queues import served_queues, tuning
 from workers.wiring import running_workers

@@ -13,8 +13,8 @@ from waystation.adapters.temporal.connect import find_target
 from waystation.cli.console import print_text, say
 from waystation.domain.errors import BadInput
 from waystation.settings import Settings
+from waystation.settings_text import address_of
 from waystation.stores import payload_codec, present_key
-from workers.health import address_of
 from workers.shutdown import stop_on_signals
 
 PATH_BYTES = 16

@@ -27,7 +27,7 @@ from waystation.files import opened_private, own_folder
 from waystation.imports import loading
 from waystation.serve.principals import ApiKey, ApiKeys, Identities, OpenId, OpenIdTokens, Permit
 from waystation.settings import Settings
-from workers.health import address_of
+from waystation.settings_text import address_of
 from workers.shutdown import INTERRUPTED, stop_on_signals
 
 LISTEN = "127.0.0.1:8520"
