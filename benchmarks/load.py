@@ -11,9 +11,11 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,7 +56,7 @@ DOCUMENTS = tuple(
 QUESTION = "Which harbours does the survey name, and what does it say about their depth?"
 BUDGET, WINDOW = Limit(tokens=400_000), 6_000
 LOOK = 0.5
-
+THE_REST = "the model, and who hands in"
 
 Place = tuple[str, int]
 """A queue, and which of its processes."""
@@ -98,6 +100,19 @@ class Fleet:
                 continue
             self.most_megabytes[queue] = max(size, self.most_megabytes.get(queue, 0.0))
 
+    def processor(self) -> Mapping[str, float]:
+        """Seconds that each part has worked until now, its children with it: workers by queue, all else by program."""
+        queues = {process.pid: queue for (queue, _), process in self.running.items()}
+        seconds = defaultdict(float, {THE_REST: sum(psutil.Process().cpu_times()[:2])})
+        for child in psutil.Process().children():
+            try:
+                name = queues.get(child.pid) or child.name()
+                for one in (child, *child.children(recursive=True)):
+                    seconds[name] += sum(one.cpu_times()[:4])
+            except psutil.NoSuchProcess:
+                continue
+        return seconds
+
 
 @contextmanager
 def fleet(shell: Shell, folder: Path) -> Generator[Fleet]:
@@ -124,6 +139,10 @@ class Round(NamedTuple):
     history_events: Sequence[int]
     connections: int
     """Most that the database had at once."""
+    processor: Mapping[str, float]
+    """Seconds that each part worked, by its name; of those that were killed, what they did before is not in it."""
+    database_bytes: int
+    """That it grew by."""
 
 
 async def work(shell: Shell, name: str, trouble: "Trouble") -> Round:
@@ -150,7 +169,7 @@ async def work(shell: Shell, name: str, trouble: "Trouble") -> Round:
                 phase = (await client.progress(handle.id)).progress.phase
                 return phase, seen.history_size_bytes, seen.history_length
 
-        began = time.perf_counter()
+        began, worked, size = time.perf_counter(), trouble.fleet.processor(), database_bytes(trouble.postgres)
         working = asyncio.gather(*(one(number) for number in range(TASKS)))
         while not working.done():
             most = max(most, await asyncio.to_thread(connections, trouble.postgres))
@@ -158,11 +177,13 @@ async def work(shell: Shell, name: str, trouble: "Trouble") -> Round:
             await asyncio.wait([working], timeout=LOOK)
         phases, sizes, events = zip(*(await working), strict=True)
         took = time.perf_counter() - began
+        worked = {name: after - worked.get(name, 0.0) for name, after in trouble.fleet.processor().items()}
     if disturbing is not None:
         disturbing.cancel()
         await asyncio.gather(disturbing, return_exceptions=True)
     turns = len(await asyncio.to_thread(shell.paid_turns)) - before
-    return Round(name, took, turns, phases, sizes, events, most)
+    grown = database_bytes(trouble.postgres) - size
+    return Round(name, took, turns, phases, sizes, events, most, worked, grown)
 
 
 async def handed_in(client: Client, asked: TaskRequest) -> Submitted:
@@ -200,6 +221,11 @@ class Trouble:
 def connections(postgres: PostgresServer) -> int:
     """That the database has, ours left out."""
     return int(postgres.run("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'")) - 1
+
+
+def database_bytes(postgres: PostgresServer) -> int:
+    """How large all databases are."""
+    return int(postgres.run("SELECT sum(pg_database_size(oid)) FROM pg_database"))
 
 
 def measure(folder: Path) -> None:
@@ -253,6 +279,14 @@ def _show(rounds: Sequence[Round], workers: Fleet, answered: int) -> None:
         "connections",
     )
     show(f"{TASKS} tasks, {AT_ONCE} at once, {OF_EACH} processes for each queue, {workers.kills} kills", head, rows)
+    first = rounds[0]
+    costs = [
+        (name, f"{seconds:.0f} s", f"{seconds / first.turns * 1_000:.0f} ms", f"{seconds / first.seconds:.2f}")
+        for name, seconds in sorted(first.processor.items(), key=itemgetter(1), reverse=True)
+        if seconds >= LOOK
+    ]
+    show("Processor time undisturbed", ("part", "in all", "a turn", "processors"), costs)
+    print(f"\nThe databases grew by {first.database_bytes / TASKS / 1_000:,.0f} kB a task.")
     sizes = ", ".join(f"{queue} {size:.0f} MB" for queue, size in sorted(workers.most_megabytes.items()))
     committed = sum(one.turns for one in rounds)
     print(f"\nLargest process of each kind: {sizes}.")
