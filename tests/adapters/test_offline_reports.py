@@ -7,6 +7,7 @@ from inline_snapshot import snapshot
 
 from tests.adapters.offline_team import Team, World, offline_model
 from waystation.adapters.anthropic.model import AnthropicModel
+from waystation.domain.plan import Plan, Step
 
 LEASE = {
     "lease.md": "# Lease\n\nThe rent is 900 euros a month. It is due in May.\n\nPets are not allowed in the house.",
@@ -145,3 +146,22 @@ async def test_the_sentence_with_the_figure_comes_first_of_six_documents(model: 
     first = team.world.report.sections[0].markdown.splitlines()[0]
     assert first == '- **toll**: "The toll was 14 guilders for each ship." [toll.md:1-1]'
     assert "Subject:" not in written(team)
+
+
+async def test_a_report_of_gaps_alone_says_so_on_top(model: AnthropicModel) -> None:
+    steps = (
+        Step(id="research-1", role="research", title="Find", goal="How high is the rent?"),
+        Step(id="analysis", role="analysis", title="Weigh", goal="Weigh it.", needs=("research-1",)),
+        Step(id="writing", role="writing", title="Write", goal="Write it.", needs=("analysis",)),
+    )
+    team = Team(model, World(LEASE | {"other.md": "The garden has two trees."}))
+    await team.work("How high is the rent?", Plan(steps=steps))
+    assert written(team) == snapshot("""\
+Nothing was concluded from what was found. The sections say what is missing.
+
+## Conclusions
+
+**Gaps**
+
+- Find – 1 of 2 documents are quoted here; other was not read for this step or had no passage that matched its words.\
+""")

@@ -31,6 +31,7 @@ from waystation.domain.plan import Plan, Step
 from waystation.domain.privacy import ShownKey, ShownText, Treatment
 from waystation.domain.removal import ForgetOrder, Sought
 from waystation.domain.task import Refusal, SourceDocument, TaskRow, Telling
+from waystation.domain.traces import TracePlace
 from waystation.domain.transcript import Message, ToolResult
 from waystation.domain.work import Findings, Note
 
@@ -164,6 +165,8 @@ WITHOUT_READER = {
     "newest_event": "a number, of the tenant that asks",
     "oldest_waiting": "a moment",
     "spent_by_agent": "amounts, which are added to a task that was shown",
+    "unsent_traces": "ids of tasks by tenant, for what sends spans",
+    "traced_task": "whose place names the tenant: the test below",
 }
 """Reads that name nobody, and why they need not."""
 OF_A_TENANT = {"traces", "lines"}
@@ -211,6 +214,14 @@ def test_every_read_of_the_store_names_who_asks() -> None:
         assert "reader" in inspect.signature(getattr(SqlStore, name)).parameters, name
     for name in OF_A_TENANT:
         assert "tenant" in inspect.signature(getattr(SqlStore, name)).parameters, name
+
+
+async def test_a_trace_is_made_of_tasks_of_the_tenant_that_its_place_names(store: SqlStore) -> None:
+    kept = await kept_task(store, *WHOSE[0])
+    for tenant in {one for one, *_ in WHOSE}:
+        place = TracePlace(tenant=tenant, since=0, sent=0, upto=1_000, tasks=(kept.ref.task_id,))
+        found = await store.traced_task(place, kept.ref.task_id)
+        assert (found is not None) == (tenant == kept.ref.tenant)
 
 
 async def test_a_hash_in_a_text_makes_nobody_its_owner(store: SqlStore) -> None:

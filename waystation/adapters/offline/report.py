@@ -176,7 +176,9 @@ def writing_turn(view: View) -> Reply:
     if any(made.failed for made in view.calls("submit_report")):
         return Reply(text="I could not hand in: the report was refused.")
     title = first_words(" ".join(view.contract.question.split()), _TITLE_CHARACTERS) or "Report"
-    return Reply(calls=(call("submit_report", title=title, summary="\n".join(_summary(view, kept))),))
+    return Reply(
+        calls=(call("submit_report", title=title, summary="\n".join(_summary(view, kept)) or NOTHING_CONCLUDED),)
+    )
 
 
 def _sections(view: View) -> tuple[Need, ...]:
@@ -341,6 +343,7 @@ def _summary(view: View, kept: set[str]) -> Iterator[str]:
         yield f"\n{NOT_JUDGED}"
 
 
+NOTHING_CONCLUDED = "Nothing was concluded from what was found. The sections say what is missing."
 MOST_GROUPS = 6
 MOST_SINGLES = 5
 """Findings that no other document shares, beside what was counted."""
