@@ -15,6 +15,7 @@ from mcp.types import TextContent
 from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE
 from tests.ended_tasks import row_of
 from waystation.adapters.clock import utc_now
+from waystation.adapters.documents.sources import load_documents
 from waystation.adapters.store import SqlStore
 from waystation.client import Client
 from waystation.domain.amount import Amount, Limit
@@ -132,6 +133,33 @@ async def test_without_roots_nothing_is_read_and_the_home_folder_never(tmp_path:
         assert "is nothing that may be read" in await submitting(asking, path=str(settings.home / "waystation.db"))
     with pytest.raises(BadInput, match="is no folder"):
         AssistantRights.of(settings, [tmp_path / "missing"])
+
+
+@pytest.mark.parametrize("path", [".", "all", "all/.."])
+async def test_of_a_folder_that_has_the_home_folder_everything_but_that_is_read(
+    path: str, tmp_path: Path, settings: Settings
+) -> None:
+    (settings.home / "reports").mkdir(parents=True)
+    for name in ("all/a.md", "home/config.toml", "home/reports/task.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(SECRET)
+    (tmp_path / "all" / "link.toml").symlink_to(settings.home / "config.toml")
+    (tmp_path / "all" / "linked").symlink_to(settings.home)
+    rights = AssistantRights.of(settings, [tmp_path])
+    read = load_documents([rights.readable(path)], without=rights.home)
+    assert {one.name.rpartition("/")[2] for one in read.documents} == {"a.md"}
+    if path != "all":
+        assert ("home", "of the home folder of Waystation") in {(one.name, one.reason) for one in read.left_out}
+
+
+async def test_an_assistant_has_nothing_of_the_home_folder_by_a_folder_above_it(
+    tmp_path: Path, settings: Settings
+) -> None:
+    settings.home.mkdir()
+    (settings.home / "config.toml").write_text(SECRET)
+    async with assisted(settings, tmp_path) as asking:
+        said = await submitting(asking, path=".")
+    assert "no file in it can be read (home: of the home folder of Waystation)" in said
 
 
 @pytest.mark.parametrize(

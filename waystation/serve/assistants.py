@@ -283,7 +283,7 @@ class Assistant:
 
     async def _from_files(self, written: str, name: str) -> Loaded:
         path = self.rights.readable(written)
-        loaded = await asyncio.to_thread(load_documents, (path,))
+        loaded = await asyncio.to_thread(load_documents, (path,), without=self.rights.home)
         if path.is_dir():
             return loaded
         short = name or next(str(path.relative_to(root)) for root in self.rights.roots if path.is_relative_to(root))

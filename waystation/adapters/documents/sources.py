@@ -106,6 +106,7 @@ class _Read(NamedTuple):
 class _Reader(NamedTuple):
     child: ChildReader
     known: Collection[str]
+    without: Path | None
 
     def read(self, path: Path, named: Named) -> _Read:
         """Raises Unreadable."""
@@ -114,13 +115,18 @@ class _Reader(NamedTuple):
 
 
 def load_documents(
-    paths: Sequence[Path], *, known: Collection[str] = frozenset(), seconds_a_file: float = SECONDS_A_FILE
+    paths: Sequence[Path],
+    *,
+    known: Collection[str] = frozenset(),
+    seconds_a_file: float = SECONDS_A_FILE,
+    without: Path | None = None,
 ) -> Loaded:
     """Read files, and folders with everything in them but hidden and generated files.
 
     A document's name is its path within the given folder, or the path itself of a file given by itself. A file that
     is reached twice is one document. `known`: content hashes of files that were read before, and are not read again.
-    `seconds_a_file` is the most that a parser may take.
+    `seconds_a_file` is the most that a parser may take. `without`: a folder without links in its path, of which nothing
+    is taken from a folder that has it.
 
     Raises:
         BadInput: a file given by itself is missing or cannot be read, or a folder has nothing that can be read.
@@ -129,7 +135,7 @@ def load_documents(
     left_out: list[LeftOut] = []
     read: list[_Read] = []
     with ChildReader(seconds_a_file) as child:
-        reader = _Reader(child, known)
+        reader = _Reader(child, known, without)
         for path in paths:
             read += _folder(path, seen, left_out, reader) if path.is_dir() else _single(path, seen, reader)
     documents: list[SourceDocument] = []
@@ -156,7 +162,7 @@ def _folder(folder: Path, seen: set[str], left_out: list[LeftOut], reader: _Read
     without: list[LeftOut] = []
     read: list[_Read] = []
     known = 0
-    for path in _files(folder, without):
+    for path in _files(folder, without, reader.without):
         if _met(path, seen):
             known += 1
             continue
@@ -180,7 +186,7 @@ def _reasons(left_out: Sequence[LeftOut]) -> str:
     return f" ({'; '.join(told)})" if told else ""
 
 
-def _files(folder: Path, left_out: list[LeftOut]) -> Iterator[Path]:
+def _files(folder: Path, left_out: list[LeftOut], closed: Path | None) -> Iterator[Path]:
     root = os.path.realpath(folder)
 
     def leave_out(path: str, reason: str) -> None:
@@ -190,17 +196,24 @@ def _files(folder: Path, left_out: list[LeftOut]) -> Iterator[Path]:
         leave_out(str(error.filename), f"cannot be listed ({error.strerror})")
 
     for here, folders, files in os.walk(folder, onerror=unlisted):
-        for name in sorted(filter(_unwanted, (*folders, *files))):
-            leave_out(str(Path(here, name)), _unwanted(name))
-        folders[:] = sorted(filterfalse(_unwanted, folders))
+        unwanted = {name: _unwanted(name) or _closed(Path(here, name), closed) for name in (*folders, *files)}
+        for name in sorted(filter(unwanted.get, unwanted)):
+            leave_out(str(Path(here, name)), unwanted[name])
+        folders[:] = sorted(filterfalse(unwanted.get, folders))
         links = [name for name in folders if Path(here, name).is_symlink()]
-        for name in sorted([*filterfalse(_unwanted, files), *links]):
+        for name in sorted([*filterfalse(unwanted.get, files), *links]):
             path = Path(here, name)
             # What lies outside was not given: a link must not carry somebody's keys into a task.
             if not Path(os.path.realpath(path)).is_relative_to(root):
                 leave_out(str(path), "a link that leads out of the folder; give its target by itself")
             elif name not in links:
                 yield path
+
+
+def _closed(path: Path, closed: Path | None) -> str:
+    """Why what lies there is not taken, whatever it is called; empty: it is."""
+    inside = closed is not None and Path(os.path.realpath(path)).is_relative_to(closed)
+    return "of the home folder of Waystation" if inside else ""
 
 
 def _unwanted(name: str) -> str:
