@@ -1,10 +1,11 @@
 """API keys and tokens of an OpenID provider: who is let in, as whom, and what is refused."""
 
+import asyncio
 import json
 import threading
 from collections.abc import AsyncGenerator, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,6 +25,7 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.approvals import ApproveInput, Circumstances, Verified, approve, said_by
 from waystation.domain.details import answer_text
 from waystation.domain.task import Approval
+from waystation.serve import principals
 from waystation.serve.access import REQUESTS_A_SECOND, REQUESTS_AT_ONCE, RequestRates, SignIn, needed_role
 from waystation.serve.app import LetIn, application
 from waystation.serve.principals import ApiKey, ApiKeys, Identities, OpenId, OpenIdTokens, Permit, Principal
@@ -179,25 +181,48 @@ def test_nobody_is_served_from_elsewhere_as_long_as_nobody_is_known(
 # ----------------------------------------------------------------------------------------------- tokens of a provider
 
 
+class Provider(ThreadingHTTPServer):
+    """A server with public keys, by their ids."""
+
+    def __init__(self, **published: rsa.RSAPrivateKey) -> None:
+        super().__init__(("127.0.0.1", 0), _Keys)
+        self.published, self.asked, self.answers = published, 0, True
+
+    @property
+    def tokens(self) -> OpenIdTokens:
+        address = f"http://127.0.0.1:{self.server_address[1]}/keys"
+        return OpenIdTokens(OpenId(issuer=ISSUER, audience=AUDIENCE, jwks=address))
+
+
+class _Keys(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        provider = self.server
+        assert isinstance(provider, Provider)
+        provider.asked += 1
+        self.send_response(200 if provider.answers else 503)
+        self.end_headers()
+        keys = [
+            {**RSAAlgorithm.to_jwk(key.public_key(), as_dict=True), "kid": name, "use": "sig"}
+            for name, key in provider.published.items()
+        ]
+        self.wfile.write(json.dumps({"keys": keys}).encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def publishing(**published: rsa.RSAPrivateKey) -> Generator[Provider]:
+    with Provider(**published) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
 @pytest.fixture(scope="module")
 def provider() -> Generator[OpenIdTokens]:
-    """A server with the public keys of `MINE`."""
-    published = {"keys": [{**RSAAlgorithm.to_jwk(MINE.public_key(), as_dict=True), "kid": "1", "use": "sig"}]}
-
-    class Keys(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps(published).encode())
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Keys) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_address[1]}/keys"
-        yield OpenIdTokens(OpenId(issuer=ISSUER, audience=AUDIENCE, jwks=address))
-        server.shutdown()
+    with publishing(**{"1": MINE}) as server:
+        yield server.tokens
 
 
 def claims(**changes: Any) -> dict[str, Any]:
@@ -207,8 +232,8 @@ def claims(**changes: Any) -> dict[str, Any]:
     return {name: value for name, value in {**whole, **changes}.items() if value is not None}
 
 
-def token(said: Mapping[str, Any], key: Any = MINE, algorithm: str = "RS256") -> str:
-    return jwt.encode(dict(said), key, algorithm=algorithm, headers={"kid": "1"})
+def token(said: Mapping[str, Any], key: Any = MINE, algorithm: str = "RS256", kid: str = "1") -> str:
+    return jwt.encode(dict(said), key, algorithm=algorithm, headers={"kid": kid})
 
 
 async def test_a_token_says_who_asks_and_clocks_may_be_a_little_apart(provider: OpenIdTokens) -> None:
@@ -241,6 +266,27 @@ REFUSED = {
 @pytest.mark.parametrize("made", REFUSED.values(), ids=REFUSED)
 async def test_a_token_that_is_not_whole_is_nobodys(made: Any, provider: OpenIdTokens) -> None:
     assert await provider.holder(made()) is None
+
+
+async def test_a_key_that_its_provider_has_taken_back_opens_nothing_when_its_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(principals, "KEYS_KEPT", timedelta(microseconds=1))
+    with publishing(old=MINE, new=MINE) as server:
+        tokens = server.tokens
+        assert await tokens.holder(token(claims(), kid="old")) is not None
+        del server.published["old"]
+        assert await tokens.holder(token(claims(), kid="new")) is not None
+        assert await tokens.holder(token(claims(), kid="old")) is None
+
+
+async def test_tokens_of_nobody_lead_to_one_request_where_the_provider_fails() -> None:
+    with publishing(known=MINE) as server:
+        tokens = server.tokens
+        server.answers = False
+        forged = [tokens.holder(token(claims(), kid=f"unknown {number}")) for number in range(20)]
+        assert set(await asyncio.gather(*forged)) == {None}
+        assert server.asked == 1
 
 
 # -------------------------------------------------------------------------------------------------------------- names
