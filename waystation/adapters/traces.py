@@ -4,7 +4,7 @@ How far they have gone is kept in the store, after they went: whoever crashes in
 ids that they had. OpenTelemetry's SDK reads its own variables; no provider of it becomes the process's, so that nothing
 that others instrumented sends anything, and no call counts twice.
 
-Attempts at activities by Temporal's interceptor, as spans beside ours. Nothing hangs below them: a killed attempt has
+Attempts at activities, as spans beside ours. Nothing hangs below them: a killed attempt has
 none. Workflows have none either: theirs would last as long as a task, and what they decide is in the store's events.
 """
 
@@ -30,15 +30,17 @@ from opentelemetry.trace import (
     Status,
     StatusCode,
     TraceFlags,
+    Tracer,
     set_span_in_context,
 )
 from pydantic import BaseModel, JsonValue
 from temporalio import activity
-from temporalio.contrib.opentelemetry import TracingInterceptor
-from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, WorkflowInterceptorClassInput
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from waystation import __version__
 from waystation.domain.errors import BadInput, RedactionFailed, StoreError
+from waystation.domain.names import SCHEDULE
 from waystation.domain.ownership import OfTask
 from waystation.domain.privacy import Place
 from waystation.domain.spans import TraceSpan, span_id_of, trace_id_of
@@ -267,27 +269,55 @@ async def traced_attempts(resource: Resource) -> AsyncGenerator["AttemptTraces"]
                 await asyncio.to_thread(provider.shutdown)
 
 
-class AttemptTraces(TracingInterceptor):
-    """Temporal's interceptor for activities alone, in the traces of their tasks."""
+class AttemptTraces(Interceptor):
+    """A span of each attempt at an activity, in the trace of its task. Temporal's own interceptor would put messages of
+    errors into it, and where the code lies that they came from.
+    """
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
         """See base class."""
-        return _OfTask(super().intercept_activity(next))
-
-    def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]: the base's own base may return None
-        """None for workflows."""
+        return _OfTask(next, self._tracer)
 
 
 class _OfTask(ActivityInboundInterceptor):
+    def __init__(self, next: ActivityInboundInterceptor, tracer: Tracer) -> None:
+        super().__init__(next)
+        self._tracer = tracer
+
     async def execute_activity(self, input: ExecuteActivityInput) -> object:
-        given = [_task_of(one) for one in list[object](input.args)]
-        task_id = "".join(given[:1]) or (activity.info().workflow_id or "").partition("/")[0]
+        info, given = activity.info(), [_task_of(one) for one in list[object](input.args)]
+        task_id = "".join(given[:1]) or (info.workflow_id or "").partition("/")[0]
         parent = NonRecordingSpan(_context(trace_id_of(task_id), span_id_of(task_id)))
-        token = contexts.attach(set_span_in_context(parent) if task_id.startswith("task-") else contexts.Context())
-        try:
-            return await super().execute_activity(input)
-        finally:
-            contexts.detach(token)
+        with self._tracer.start_as_current_span(
+            f"RunActivity:{info.activity_type}",
+            set_span_in_context(parent) if task_id.startswith("task-") else contexts.Context(),
+            kind=SpanKind.SERVER,
+            attributes=_whose(info),
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                return await super().execute_activity(input)
+            except Exception as error:
+                said = error if isinstance(error, ApplicationError) else None
+                if said is None or said.category is not ApplicationErrorCategory.BENIGN:
+                    span.set_attribute("error.type", (said.type if said else None) or type(error).__name__)
+                    span.set_status(Status(StatusCode.ERROR))
+                raise
+
+
+def _whose(info: activity.Info) -> Mapping[str, str]:
+    """Ids as Temporal's interceptor calls them; without that of a schedule's run, which has the schedule's name."""
+    workflow_id = info.workflow_id or ""
+    found = {
+        "temporalWorkflowID": "" if workflow_id.startswith(SCHEDULE) else workflow_id,
+        "temporalRunID": info.workflow_run_id or "",
+        "temporalActivityID": info.activity_id,
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def _task_of(given: object, depth: int = 3) -> str:
