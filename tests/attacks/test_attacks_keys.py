@@ -50,8 +50,8 @@ def keys(settings: Settings) -> ApiKeys:
 
 
 @asynccontextmanager
-async def served(settings: Settings, keys: ApiKeys) -> AsyncGenerator[httpx2.AsyncClient]:
-    """As it is asked from elsewhere."""
+async def applied(settings: Settings, keys: ApiKeys) -> AsyncGenerator[Any]:
+    """All that is served, as it is asked from elsewhere."""
     access = SignIn(token="t" * 43, port=8520, names=(NAME,))
     async with AsyncExitStack() as opened:
 
@@ -61,8 +61,14 @@ async def served(settings: Settings, keys: ApiKeys) -> AsyncGenerator[httpx2.Asy
             )
 
         client = await open_tenant(settings.tenant)
-        asked = LetIn(access, Identities(keys), open_tenant)
-        transport = httpx2.ASGITransport(app=application(SITE, client, settings.tenant, asked))
+        yield application(SITE, client, settings.tenant, LetIn(access, Identities(keys), open_tenant))
+
+
+@asynccontextmanager
+async def served(settings: Settings, keys: ApiKeys) -> AsyncGenerator[httpx2.AsyncClient]:
+    """A client that asks so."""
+    async with applied(settings, keys) as app:
+        transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(transport=transport, base_url=f"https://{NAME}") as asking:
             yield asking
 
@@ -152,6 +158,24 @@ async def test_revoked_and_forged_keys_and_the_token_of_this_machine_open_nothin
         ]
     assert (signed_in.status_code, "Secure" in signed_in.headers["set-cookie"], before.status_code) == (303, True, 200)
     assert {answer.status_code for answer in refused} == {401}
+
+
+async def test_who_listens_hears_nothing_any_more_when_the_key_is_revoked(settings: Settings, keys: ApiKeys) -> None:
+    made, key = keys.make("Ada", settings.tenant, "read", NOON)
+    await keep_ended_task(settings)
+    heard = asyncio.Queue[Mapping[str, Any]]()
+    headers = [(b"host", NAME.encode()), (b"authorization", f"Bearer {key}".encode())]
+    scope = {"type": "http", "method": "GET", "path": "/v1/events", "query_string": b"after=1", "headers": headers}
+    async with applied(settings, keys) as app:
+        listening = asyncio.create_task(app(scope, asyncio.Event().wait, heard.put))
+        began, _, event = [await heard.get() for _ in range(3)]
+        assert b"data:" in event["body"]
+        keys.revoke(made.id, NOON)
+        await keep_ended_task(settings, "r2")
+        last = await heard.get()
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+    assert (began["status"], last["body"], last["more_body"]) == (200, b"", False)
 
 
 def test_what_opens_is_kept_nowhere_and_the_commands_make_list_and_revoke(
