@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from markdown_it import MarkdownIt
 from pydantic import Field, model_validator
 
-from waystation.adapters.documents.sources import Loaded, Named, load_documents, unique_names
+from waystation.adapters.documents.sources import Loaded, apart, load_documents
 from waystation.client import Client
 from waystation.client.context import FoundJson
 from waystation.client.lookups import document_as_shown, version_of
@@ -411,10 +411,9 @@ def budget_of(text: str | None) -> Limit | None:
 def _with_names(parts: Sequence[Loaded]) -> Loaded:
     """All of them together, under names that no two share and that a citation can have."""
     documents = [one for part in parts for one in part.documents]
-    names = unique_names([Named(short=one.name, long=one.name) for one in documents])
     left_out: list[LeftOut] = [one for part in parts for one in part.left_out]
     return Loaded(
-        documents=tuple(one.model_copy(update={"name": name}) for one, name in zip(documents, names, strict=True)),
+        documents=apart(documents),
         left_out=tuple(left_out),
     )
 

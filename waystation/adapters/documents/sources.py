@@ -29,6 +29,7 @@ from waystation.patterns import proven
 _LONGEST_NAME = 190
 """Characters. A citation's name has at most 200, and a number may have to be added."""
 
+_NAMELESS = "document"
 _UNPRINTABLE = proven(r"[\s\x00-\x1f\x7f]+")
 _ENDS_A_CITATION = str.maketrans("[]:", "()-")
 
@@ -55,11 +56,17 @@ def unique_names(named: Sequence[Named]) -> tuple[str, ...]:
     return tuple(chosen)
 
 
+def apart(documents: Sequence[SourceDocument]) -> tuple[SourceDocument, ...]:
+    """The documents under names that no two share and a citation can have; those that are so stay as they are."""
+    names = unique_names([Named(one.name, one.name) for one in documents])
+    return tuple(one.model_copy(update={"name": name}) for one, name in zip(documents, names, strict=True))
+
+
 def citable(name: str) -> str:
     """The name without what would end a citation or a line; of a very long one the end, where the file's name is."""
     # A file name may hold bytes that are no text; the store and the model take text only.
     text = os.fsencode(name).decode("utf-8", "replace")
-    whole = _UNPRINTABLE.sub(" ", text.translate(_ENDS_A_CITATION)).strip()
+    whole = _UNPRINTABLE.sub(" ", text.translate(_ENDS_A_CITATION)).strip() or _NAMELESS
     return whole if len(whole) <= _LONGEST_NAME else f"…{whole[1 - _LONGEST_NAME :]}"
 
 
