@@ -32,11 +32,11 @@ def row_of(request: TaskRequest, settings: Settings, store_id: str = "store") ->
     return TaskRow(ref=ref, request=request, terms=terms, submitted_at=utc_now())
 
 
-async def keep_ended_task(settings: Settings) -> str:
+async def keep_ended_task(settings: Settings, request_id: str = "r1") -> str:
     """A task that ended with a part of its work, in the store of a home folder that is made here; its id."""
     settings.home.mkdir(exist_ok=True)
     store = await SqlStore.open(settings.database_url, utc_now)
-    asked = TaskRequest(question="Which?", session="default", request_id="r1")
+    asked = TaskRequest(question="Which?", session="default", request_id=request_id)
     row = row_of(asked, settings, await store.store_id())
     await store.register(row, (SourceDocument(name="a.md", text="# A\n"),))
     steps = (StepProgress(id="writing", role="writing", state="partial", legs=1, usage=Usage()),)

@@ -10,6 +10,7 @@ methods of strings.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from typing import NamedTuple, final, overload
 
 import re2
@@ -83,14 +84,12 @@ class Linear:
         options.log_errors = False
         letters = "".join(letter for flag, letter in _LINEAR_FLAGS.items() if flags & flag)
         prefix = f"(?{letters})" if letters else ""
-        self.pattern = source
-        self.flags = flags
+        self.pattern, self.flags = source, flags
         try:
             self._regexp = re2.compile(prefix + source, options)
         except re2.error as error:
             raise ValueError(f"RE2 cannot read {source!r}: {error}") from error
-        self.groupindex = self._regexp.groupindex
-        self.groups = self._regexp.groups
+        self.groupindex, self.groups = self._regexp.groupindex, self._regexp.groups
 
     def search(self, text: str) -> "LinearMatch | None":
         """The first match anywhere."""
@@ -123,12 +122,8 @@ class Linear:
 
     def split(self, text: str) -> list[str]:
         """What stands between the matches. Groups are not in it."""
-        parts: list[str] = []
-        end = 0
-        for found in self.finditer(text):
-            parts.append(text[end : found.start()])
-            end = found.end()
-        return [*parts, text[end:]]
+        spans = [(0, 0), *(found.span() for found in self.finditer(text)), (len(text), 0)]
+        return [text[end:begin] for (_, end), (begin, _) in pairwise(spans)]
 
 
 class _Stretch(NamedTuple):
@@ -166,9 +161,7 @@ class Enclosed:
 
     def taken_out(self, text: str) -> tuple[list[str], str]:
         """The stretches with their ends, and the text without them."""
-        taken: list[str] = []
-        rest: list[str] = []
-        end = 0
+        taken, rest, end = list[str](), list[str](), 0
         for opening, closing in self.finditer(text):
             taken.append(text[opening.start() : closing.end()])
             rest.append(text[end : opening.start()])

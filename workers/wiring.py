@@ -6,20 +6,23 @@ import secrets
 import socket
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from functools import partial
 
 from temporalio.client import Client
 from temporalio.runtime import Runtime
 from temporalio.worker import Interceptor, Worker
 
+from waystation.adapters.store.sql_store import SqlStore
 from waystation.adapters.temporal.connect import connect, ensure_search_attributes, find_target
 from waystation.adapters.temporal.metrics import TemporalMeter, prometheus_runtime, worker_runtime
 from waystation.adapters.temporal.orders import keep_retention
 from waystation.adapters.temporal.tasks import TemporalTasks
+from waystation.agents.redaction import redactor_for
 from waystation.domain.names import CONTEXT_QUEUE, WORKFLOWS_QUEUE
 from waystation.domain.spans import PROVIDERS
 from waystation.files import private_folder
 from waystation.imports import loading
-from waystation.ports import Meter, Redactor, TraceSource
+from waystation.ports import Meter, Redactor
 from waystation.settings import Settings, TraceTarget, trace_target, unknown_variables
 from waystation.settings_text import address_of
 from waystation.stores import data_converter, opened_store, require_key_of
@@ -103,7 +106,7 @@ async def _attempts() -> AsyncGenerator[Interceptor]:
 
 
 @asynccontextmanager
-async def _fed(target: TraceTarget, settings: Settings, store: TraceSource, redactor: Redactor) -> AsyncGenerator[None]:
+async def _fed(target: TraceTarget, settings: Settings, store: SqlStore, redactor: Redactor) -> AsyncGenerator[None]:
     """The spans of tasks, from those workers that redact: what was said may be asked for."""
     from waystation.adapters.traces import SpanMaker, TraceFeed, fed, span_exporter, trace_resource  # noqa: PLC0415
 
@@ -112,7 +115,7 @@ async def _fed(target: TraceTarget, settings: Settings, store: TraceSource, reda
         stack.callback(exporter.shutdown)
         holder = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         named = {name: PROVIDERS[endpoint.kind] for name, endpoint in settings.named_endpoints.items()}
-        asked = redactor if target.said else None
+        asked = partial(redactor_for, redactor, store) if target.said else None
         feed = TraceFeed(store, exporter, SpanMaker(trace_resource()), holder, named, asked)
         await stack.enter_async_context(fed(feed))
         yield

@@ -42,8 +42,27 @@ async def test_a_notice_is_told_in_words_with_the_page_of_its_task_and_where_to_
     assert body["title"] == "task-0123456789abcdef: harbours-1 asked"
     said = str(body["message"])
     assert said.startswith("`harbours` asks for 2,387 tokens. It waits until 2026-11-22 00:00 UTC.")
-    assert "“How is the bar <crossed> & when?”" in said
+    assert "“How is the bar ‹crossed› & when?”" in said
     assert said.endswith("https://w.example.org/tasks/task-1\n\nAnswer at https://w.example.org")
+
+
+LURE = "@everyone <!channel> [approve here](https://evil.example) <https://evil.example|it> <PERSON_7f3a2c91d04e>"
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_no_question_calls_everybody_or_makes_a_link_where_markdown_is_read(count: int) -> None:
+    lures = [
+        ASKED.model_copy(update={"title": LURE, "request": ASKED.request.model_copy(update={"request_id": f"r-{one}"})})
+        for one in range(count)
+        if ASKED.request is not None
+    ]
+    async with running_webhook() as server, messages_to(server) as messages:
+        await asyncio.gather(*(messages.send(one, None) for one in lures))
+    (body,) = server.taken
+    said = str(body["message"])
+    assert "＠everyone ‹!channel› (approve here)(https://evil.example)" in said
+    assert said.count("<PERSON_7f3a2c91d04e>") == count
+    assert {"@", "[", "]"}.isdisjoint(said)
 
 
 async def test_forty_notices_that_come_together_are_one_message_and_what_comes_later_is_another() -> None:
@@ -58,7 +77,7 @@ async def test_forty_notices_that_come_together_are_one_message_and_what_comes_l
     together, later = server.taken
     lines = str(together["message"]).splitlines()
     assert together["title"] == "45 notices"
-    assert lines[0] == "- task-0123456789abcdef: r-0 asked: “How is the bar <crossed> & when?”"
+    assert lines[0] == "- task-0123456789abcdef: r-0 asked: “How is the bar ‹crossed› & when?”"
     assert lines[39:] == [lines[0].replace("r-0", "r-39"), "and 5 more", "", "Answer at https://w.example.org"]
     assert later["title"] == "task-0123456789abcdef: done"
 

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
@@ -15,6 +16,7 @@ from tests.otlp_receiver import Received, Receiver, receiving
 from tests.store_contract.values import charge, intent, question, reply
 from waystation.adapters.store.sql_store import SqlStore
 from waystation.adapters.traces import SpanMaker, TraceFeed, fed, span_exporter, trace_resource
+from waystation.agents.redaction import redactor_for
 from waystation.domain.errors import RedactionFailed
 from waystation.domain.leg import Finished, Standing
 from waystation.domain.privacy import Place, Redacted
@@ -35,7 +37,8 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
 def feed_of(
     store: SqlStore, holder: str = "one", redactor: Redactor | None = None, exporter: SpanExporter | None = None
 ) -> TraceFeed:
-    return TraceFeed(store, exporter or span_exporter(), SpanMaker(trace_resource()), holder, {}, redactor)
+    redactor_of = None if redactor is None else partial(redactor_for, redactor, store)
+    return TraceFeed(store, exporter or span_exporter(), SpanMaker(trace_resource()), holder, {}, redactor_of)
 
 
 async def begun(store: SqlStore, name: str = "first") -> str:

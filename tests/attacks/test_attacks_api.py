@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
+from starlette.types import Receive, Scope, Send
 
 from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE, served
 from tests.ended_tasks import keep_ended_task, row_of
@@ -211,3 +212,23 @@ async def test_who_comes_when_all_connections_are_held_is_sent_away_and_let_in_a
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     assert (one_too_many.status_code, again.status_code, len(again.json())) == (503, 200, 1)
+
+
+async def test_what_breaks_in_the_server_is_logged_by_its_kind_and_place_and_without_words(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = "ada@example.com \x1b[2J"
+
+    async def broken(scope: Scope, receive: Receive, send: Send) -> None:
+        raise KeyError(words) from ValueError(words)
+
+    with create_server(("127.0.0.1", 0)) as listener:
+        running = asyncio.create_task(SiteServer(broken).until_cancelled(listener))
+        async with httpx2.AsyncClient() as asking:
+            answer = await asking.get(f"http://127.0.0.1:{listener.getsockname()[1]}/")
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    logged = capsys.readouterr().err
+    assert answer.status_code == 500
+    assert ("in broken" in logged, "KeyError" in logged) == (True, True)
+    assert ("ada@" in logged, "\x1b" in logged) == (False, False)

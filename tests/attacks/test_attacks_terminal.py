@@ -14,6 +14,7 @@ from rich.text import Text
 
 from waystation.cli import console
 from waystation.cli.console import PlainConsole
+from waystation.cli.main import run
 from waystation.domain.exports import Imprint, stored_report
 from waystation.domain.foreign import plain, plain_json, plain_words
 from waystation.domain.privacy import PLACEHOLDER
@@ -107,6 +108,17 @@ def test_a_report_is_as_it_is_stored_where_it_is_no_terminal_that_reads_it(capsy
 def test_every_command_prints_by_such_a_console() -> None:
     assert isinstance(console.result, PlainConsole)
     assert isinstance(console.progress, PlainConsole)
+
+
+@pytest.mark.usefixtures("without_server")
+@pytest.mark.parametrize("more", [[], ["--debug"]])
+def test_no_error_steers_the_terminal_with_or_without_where_it_came_from(
+    more: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["submit", "Which?", "--docs", f"/missing{CLIPBOARD}.md", *more]) != 0
+    said = capsys.readouterr().err
+    assert "missing" in said
+    assert STEERING.isdisjoint(said)
 
 
 def test_json_for_programs_says_everything_and_steers_nothing(capsys: pytest.CaptureFixture[str]) -> None:

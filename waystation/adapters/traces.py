@@ -4,13 +4,13 @@ How far they have gone is kept in the store, after they went: whoever crashes in
 ids that they had. OpenTelemetry's SDK reads its own variables; no provider of it becomes the process's, so that nothing
 that others instrumented sends anything, and no call counts twice.
 
-Attempts at activities by Temporal's interceptor, as spans beside ours. Nothing hangs below them: a killed attempt has
+Attempts at activities, as spans beside ours. Nothing hangs below them: a killed attempt has
 none. Workflows have none either: theirs would last as long as a task, and what they decide is in the store's events.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -30,20 +30,22 @@ from opentelemetry.trace import (
     Status,
     StatusCode,
     TraceFlags,
+    Tracer,
     set_span_in_context,
 )
 from pydantic import BaseModel, JsonValue
 from temporalio import activity
-from temporalio.contrib.opentelemetry import TracingInterceptor
-from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, WorkflowInterceptorClassInput
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from waystation import __version__
 from waystation.domain.errors import BadInput, RedactionFailed, StoreError
+from waystation.domain.names import SCHEDULE
 from waystation.domain.ownership import OfTask
 from waystation.domain.privacy import Place
 from waystation.domain.spans import TraceSpan, span_id_of, trace_id_of
 from waystation.domain.traces import TracedTask, TracePlace, traced
-from waystation.domain.value import mapped, strings
+from waystation.domain.value import ARGUMENTS, mapped, strings, unusual_name
 from waystation.ports import Redactor, TraceSource
 
 _INTERVAL = timedelta(seconds=5)
@@ -140,8 +142,8 @@ class TraceFeed:
     """Names this process among them."""
     providers: Mapping[str, str]
     """By name of an endpoint, who is spoken to there."""
-    redactor: Redactor | None = None
-    """By which what was said is redacted; None: nothing of it goes out."""
+    redactor_of: Callable[[OfTask], Redactor] | None = None
+    """Of one task, by which what was said in it is redacted; None: nothing of it goes out."""
     _away: bool = field(default=False, init=False)
 
     async def send(self) -> None:
@@ -158,9 +160,9 @@ class TraceFeed:
                     return
 
     async def _sent(self, place: TracePlace) -> bool:
-        spans = [span for task_id in place.tasks for span in await self._spans(place, task_id)]
+        spans = [one for task_id in place.tasks for one in await self._spans(place, task_id)]
         for first in range(0, len(spans), _SPANS_AT_ONCE):
-            batch = self.maker.made([await self._spoken(place, one) for one in spans[first : first + _SPANS_AT_ONCE]])
+            batch = self.maker.made([await self._spoken(*one) for one in spans[first : first + _SPANS_AT_ONCE]])
             taken = not batch or await asyncio.to_thread(self.exporter.export, batch) is SpanExportResult.SUCCESS
             self._tell(taken=taken)
             if not taken or not await self.store.hold_traces(self.holder, _LEASE):
@@ -168,36 +170,40 @@ class TraceFeed:
         await self.store.traces_sent(place)
         return True
 
-    async def _spans(self, place: TracePlace, task_id: str) -> Sequence[TraceSpan]:
-        """Those that were finished since."""
+    async def _spans(self, place: TracePlace, task_id: str) -> Sequence[tuple[OfTask, TraceSpan]]:
+        """Those that were finished since, and whose they are."""
         found = await self.store.traced_task(place, task_id)
         if found is None:
             return ()
         task, after = found
-        return traced(await self._with_transcripts(task), after, self.providers)
-
-    async def _with_transcripts(self, task: TracedTask) -> TracedTask:
         reader = OfTask(tenant=task.tenant, session=task.session, task_id=task.task_id)
+        spans = traced(await self._with_transcripts(task, reader), after, self.providers)
+        return [(reader, span) for span in spans]
+
+    async def _with_transcripts(self, task: TracedTask, reader: OfTask) -> TracedTask:
         runs = {
             agent: run.model_copy(update={"transcript": await self.store.load(run.transcript.run_id, reader)})
             for agent, run in task.runs.items()
         }
         return task.model_copy(update={"runs": runs})
 
-    async def _spoken(self, place: TracePlace, span: TraceSpan) -> TraceSpan:
+    async def _spoken(self, task: OfTask, span: TraceSpan) -> TraceSpan:
         """With what was said, redacted as titles are, where it was asked for. What cannot be redacted stays here, and
-        holds up no other span.
+        holds up no other span. Raises StoreError.
         """
-        if self.redactor is None or not span.said:
+        if self.redactor_of is None or not span.said:
             return span
         said = {**span.said}
-        texts = sorted({text for body in said.values() for _, text in strings(body) if text not in _OF_THE_FORM})
+        found = {text for body in said.values() for _, text in strings(body, ARGUMENTS, unusual_name)}
+        texts = sorted(found - _OF_THE_FORM)
         try:
-            redacted = await self.redactor.redact(texts, Place.TITLE, place.tenant)
+            redacted = await self.redactor_of(task).redact(texts, Place.TITLE, task.tenant)
         except RedactionFailed:
             return span.model_copy(update={"attributes": {**span.attributes, "waystation.said": "not redacted"}})
         shown = {text: one.text for text, one in zip(texts, redacted, strict=True)}
-        words = {name: _json(mapped(body, lambda text: shown.get(text, text))) for name, body in said.items()}
+        words = {
+            name: _json(mapped(body, lambda text: shown.get(text, text), unusual_name)) for name, body in said.items()
+        }
         return span.model_copy(update={"attributes": {**span.attributes, **words}})
 
     def _tell(self, *, taken: bool) -> None:
@@ -267,27 +273,55 @@ async def traced_attempts(resource: Resource) -> AsyncGenerator["AttemptTraces"]
                 await asyncio.to_thread(provider.shutdown)
 
 
-class AttemptTraces(TracingInterceptor):
-    """Temporal's interceptor for activities alone, in the traces of their tasks."""
+class AttemptTraces(Interceptor):
+    """A span of each attempt at an activity, in the trace of its task. Temporal's own interceptor would put messages of
+    errors into it, and where the code lies that they came from.
+    """
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
         """See base class."""
-        return _OfTask(super().intercept_activity(next))
-
-    def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]: the base's own base may return None
-        """None for workflows."""
+        return _OfTask(next, self._tracer)
 
 
 class _OfTask(ActivityInboundInterceptor):
+    def __init__(self, next: ActivityInboundInterceptor, tracer: Tracer) -> None:
+        super().__init__(next)
+        self._tracer = tracer
+
     async def execute_activity(self, input: ExecuteActivityInput) -> object:
-        given = [_task_of(one) for one in list[object](input.args)]
-        task_id = "".join(given[:1]) or (activity.info().workflow_id or "").partition("/")[0]
+        info, given = activity.info(), [_task_of(one) for one in list[object](input.args)]
+        task_id = "".join(given[:1]) or (info.workflow_id or "").partition("/")[0]
         parent = NonRecordingSpan(_context(trace_id_of(task_id), span_id_of(task_id)))
-        token = contexts.attach(set_span_in_context(parent) if task_id.startswith("task-") else contexts.Context())
-        try:
-            return await super().execute_activity(input)
-        finally:
-            contexts.detach(token)
+        with self._tracer.start_as_current_span(
+            f"RunActivity:{info.activity_type}",
+            set_span_in_context(parent) if task_id.startswith("task-") else contexts.Context(),
+            kind=SpanKind.SERVER,
+            attributes=_whose(info),
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                return await super().execute_activity(input)
+            except Exception as error:
+                said = error if isinstance(error, ApplicationError) else None
+                if said is None or said.category is not ApplicationErrorCategory.BENIGN:
+                    span.set_attribute("error.type", (said.type if said else None) or type(error).__name__)
+                    span.set_status(Status(StatusCode.ERROR))
+                raise
+
+
+def _whose(info: activity.Info) -> Mapping[str, str]:
+    """Ids as Temporal's interceptor calls them; without that of a schedule's run, which has the schedule's name."""
+    workflow_id = info.workflow_id or ""
+    found = {
+        "temporalWorkflowID": "" if workflow_id.startswith(SCHEDULE) else workflow_id,
+        "temporalRunID": info.workflow_run_id or "",
+        "temporalActivityID": info.activity_id,
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def _task_of(given: object, depth: int = 3) -> str:

@@ -162,7 +162,7 @@ def run(arguments: Sequence[str]) -> int:
         return left.code if isinstance(left.code, int) else WORK_FAILED
     except Exception as error:  # noqa: BLE001  the entry point: every error becomes a sentence
         if DEBUG in arguments:
-            traceback.print_exception(error)
+            sys.stderr.write(plain("".join(traceback.format_exception(error))))
         sys.stderr.write(f"waystation: {plain(sentence(error))}\n")
         return exit_code(error)
     return OK

@@ -17,7 +17,7 @@ from waystation.cli.render_requests import asked_text, request_text
 from waystation.domain.amount import amount_text, dollars, used_text
 from waystation.domain.compaction.outcome import AgentCompaction
 from waystation.domain.details import UNPRICED, answer_text, cost_text, counted, in_units, privacy_text, work_text
-from waystation.domain.foreign import one_line
+from waystation.domain.foreign import one_line, said_name
 from waystation.domain.models import Price, Rates
 from waystation.domain.progress import Bill, BillLine
 from waystation.domain.task import TaskPhase, TaskProgress
@@ -86,14 +86,12 @@ def doing_text(view: TaskView, now: datetime) -> list[str]:
 
 def _told(view: TaskView) -> list[str]:
     """What people told the task, and who has heard it; what they did to its documents; what tools had of the vault."""
-    updates = [
-        f"Documents updated by {one.by or 'nobody named'}: {one.text}" for one in view.progress.updates if one.kept
-    ]
+    updates = [f"Documents updated by {said_name(one.by)}: {one.text}" for one in view.progress.updates if one.kept]
     given = [
         f"{one.agent}: {one.tool} was given what is behind {', '.join(one.placeholders)}" for one in view.resolutions
     ]
     return [*updates, *given] + [
-        f"Message {one.number} by {one.by or 'nobody named'}: {shorten(one.text, TOLD_CHARACTERS, placeholder=' …')} "
+        f"Message {one.number} by {said_name(one.by)}: {shorten(one.text, TOLD_CHARACTERS, placeholder=' …')} "
         f"(heard by {', '.join(one.heard_by) or 'nobody yet'})"
         for one in view.tellings
     ]

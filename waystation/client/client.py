@@ -17,6 +17,7 @@ from typing import Literal, Self
 
 from pydantic import JsonValue
 
+from waystation.adapters.documents.sources import apart
 from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.connect import find_target
 from waystation.adapters.temporal.schedules import TemporalSchedules
@@ -178,7 +179,7 @@ class Client:
         """
         temporal = await self._temporal()
         row = request if isinstance(request, TaskRow) else await self.prepare(request)
-        await self._store.register(row, documents)
+        await self._store.register(row, apart(documents))
         return await handed_in(self._settings, self._store, temporal, row, start_timeout)
 
     async def schedules(self) -> Schedules:

@@ -15,7 +15,7 @@ from waystation.domain.agent_run import Outlook, unanswered_text
 from waystation.domain.amount import Amount, Limit, amount_text, dollars, limit_text, used_text
 from waystation.domain.decisions import IN_ADVANCE, ActionQuestion
 from waystation.domain.delegation import depth_of, parent_of
-from waystation.domain.foreign import plain_words
+from waystation.domain.foreign import LONGEST_NOTE, one_line, plain_words, said_name
 from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.task import Approval, StepProgress, TaskPhase, TaskProgress
 from waystation.domain.work import Made
@@ -133,12 +133,15 @@ def denial_text(seen: Outlook, agent: str) -> str:
 
 
 def answer_text(approval: Approval, *, over: bool, origin: str = "") -> str:
-    """A request and its answer, for an audit. `origin`: where the answer came from, where that is known."""
+    """A request and its answer, for an audit, on one line: a name or a note could else go on with an answer of its own.
+
+    `origin`: where the answer came from, where that is known.
+    """
     asked = _asked(approval)
-    known = f"verified by {approval.verified}" if approval.verified else "a name as given"
+    known = f"verified by {one_line(approval.verified)}" if approval.verified else "a name as given"
     claim = "; ".join(filter(None, (known if approval.by else "", origin)))
-    by = f" by {approval.by or 'nobody named'} ({claim})" if claim else ""
-    note = f": {approval.note}" if approval.note else ""
+    by = f" by {said_name(approval.by)} ({claim})" if claim else ""
+    note = f": {one_line(approval.note, LONGEST_NOTE)}" if approval.note else ""
     granted = "" if approval.granted.nothing else f"{amount_text(approval.granted)} "
     match approval.decision:
         case "pending":

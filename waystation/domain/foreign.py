@@ -64,8 +64,8 @@ def plain_json(written: str) -> str:
     return written.translate(_IN_JSON)
 
 
-_MOST_CHARACTERS = 300
-"""Of a name or a title as it is shown."""
+_MOST_CHARACTERS, LONGEST_NOTE = 300, 2_000
+"""Of a name or a title as it is shown, and of what somebody writes into an answer."""
 TAGS = frozenset({
     *("task", "question", "instructions", "accept", "output", "deadline", "session", "documents", "documentschanged"),
     *("procedures", "procedure", "step", "needs", "context", "result", "recalled", "passage", "toldmeanwhile"),
@@ -119,6 +119,11 @@ def one_line(text: str, most: int = _MOST_CHARACTERS) -> str:
     shown = "".join(character if character.isprintable() else " " for character in text[: 4 * most])
     words = " ".join(_defused(shown, TAGS, "(").split())
     return words if len(words) <= most and len(text) <= 4 * most else f"{words[: most - 1]}…"
+
+
+def said_name(by: str) -> str:
+    """Who somebody is said to be, on one line."""
+    return one_line(by) or "nobody named"
 
 
 def attribute(text: str, most: int = _MOST_CHARACTERS) -> str:

@@ -9,6 +9,7 @@ from pydantic import JsonValue
 
 from waystation.domain.agent_run import unanswered_text
 from waystation.domain.amount import Amount, Limit, amount_text, used_text
+from waystation.domain.foreign import plain_words
 from waystation.domain.names import notices_id
 from waystation.domain.task import Approval, TaskPhase
 from waystation.domain.value import Value
@@ -90,7 +91,12 @@ def text(notice: Notice, link: str | None) -> str:
 def without_markup(notice: Notice) -> str:
     """The same without markup, for who reads no mrkdwn."""
     first, _, rest = text(notice, None).removeprefix("*").partition("*")
-    return unescape(first + rest)
+    return as_words(unescape(first + rest))
+
+
+def as_words(told: str) -> str:
+    """The same where some service may read Markdown or mentions: it makes no link and calls nobody."""
+    return plain_words(told).replace("@", "＠")
 
 
 MOST_IN_A_MESSAGE = 40
@@ -105,7 +111,8 @@ def gathered(told: Sequence[tuple[Notice, str | None]], inbox: str | None) -> tu
     if len(told) == 1:
         ((one, link),) = told
         return one.summary, "\n\n".join([without_markup(one), *([link] if link is not None else []), *where])
-    lines = [f"- {one.summary}: “{one.title}”{f' {link}' if link else ''}" for one, link in told[:MOST_IN_A_MESSAGE]]
+    shown = told[:MOST_IN_A_MESSAGE]
+    lines = [f"- {one.summary}: “{as_words(one.title)}”{f' {link}' if link else ''}" for one, link in shown]
     more = [f"and {len(told) - len(lines)} more"] if len(told) > len(lines) else []
     return f"{len(told)} notices", "\n".join([*lines, *more, "", *(where or ["Answer with `waystation approvals`"])])
 

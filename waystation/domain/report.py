@@ -303,7 +303,7 @@ def _account(progress: TaskProgress, apparatus: Apparatus) -> str:
     lines += [*filter(None, [apparatus.procedures, apparatus.oversight]), *_compactions(progress)]
     over = progress.phase.over
     lines += [f"- {answer_text(approval, over=over)}" for approval in progress.approvals]
-    lines += [f"- {told.by or 'Somebody'} told its agents something while it ran" for told in progress.tellings]
+    lines += [f"- {one_line(it.by) or 'Somebody'} told its agents something while it ran" for it in progress.tellings]
     lines += [f"- Its documents changed while it ran: {update.text}" for update in progress.updates if update.kept]
     lines += [f"- `{refusal.signal}` without effect: {refusal.reason}" for refusal in progress.refusals]
     lines += [f"- {note}" for note in progress.notes]

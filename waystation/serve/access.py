@@ -6,6 +6,7 @@ another one (a cross-origin form), and it does not know what our forms carry.
 
 import hmac
 from collections.abc import Mapping
+from functools import partial
 from hashlib import sha256
 from time import monotonic
 from typing import Literal, NamedTuple
@@ -217,7 +218,8 @@ class Guard:
             except BadInput as error:
                 found = TurnedAway(503, str(error))
             if isinstance(found, Principal):
-                scope.setdefault("state", {})["principal"] = found
+                still = partial(self._still, str(scope["path"]), headers, found)
+                scope.setdefault("state", {}).update(principal=found, still=still)
             else:
                 refusal = found
         if refusal is not None:
@@ -244,6 +246,13 @@ class Guard:
         if not self._rates.taken(known.tenant, monotonic()):
             return TurnedAway(429, f"the tenant has asked too often: {REQUESTS_A_SECOND:.0f} requests a second go on")
         return known
+
+    async def _still(self, path: str, headers: Headers, before: Principal) -> bool:
+        """Whether who asked so may do so now."""
+        try:
+            return await self._known(path, headers) == before
+        except BadInput:
+            return False
 
     async def _known(self, path: str, headers: Headers) -> Principal | None:
         """By what was sent, the header before the cookie."""

@@ -1,7 +1,9 @@
 """The application: routes, what errors become, and the server that listens on this machine alone."""
 
 import asyncio
+import logging
 import secrets
+import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -192,6 +194,25 @@ def _line(error: Exception) -> str:
     return plain(" ".join(str(error).split()))
 
 
+class WithoutMessages(logging.Formatter):
+    """Errors by their kind and the code that they came from: a message may quote anything that is kept."""
+
+    def formatException(self, ei: Any) -> str:
+        """See base class."""
+        kind, _, trace = ei
+        return f"{''.join(traceback.format_tb(trace))}{kind.__name__}"
+
+
+LOGS = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"brief": {"()": WithoutMessages, "format": "%(levelname)s: %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "brief"}},
+    "loggers": {"uvicorn": {"handlers": ["stderr"], "propagate": False}},
+}
+"""What the server says of itself."""
+
+
 class SiteServer(uvicorn.Server):
     """A server whose signals are those of its process: it ends when its task is cancelled."""
 
@@ -202,6 +223,7 @@ class SiteServer(uvicorn.Server):
                 # Addresses of this run have its token.
                 access_log=False,
                 log_level="warning",
+                log_config=LOGS,
                 server_header=False,
                 # Nobody stands in front, so nobody may say who asks; and nothing here speaks WebSocket.
                 proxy_headers=False,

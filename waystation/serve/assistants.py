@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from markdown_it import MarkdownIt
 from pydantic import Field, model_validator
 
-from waystation.adapters.documents.sources import Loaded, Named, load_documents, unique_names
+from waystation.adapters.documents.sources import Loaded, apart, load_documents
 from waystation.client import Client
 from waystation.client.context import FoundJson
 from waystation.client.lookups import document_as_shown, version_of
@@ -283,7 +283,7 @@ class Assistant:
 
     async def _from_files(self, written: str, name: str) -> Loaded:
         path = self.rights.readable(written)
-        loaded = await asyncio.to_thread(load_documents, (path,))
+        loaded = await asyncio.to_thread(load_documents, (path,), without=self.rights.home)
         if path.is_dir():
             return loaded
         short = name or next(str(path.relative_to(root)) for root in self.rights.roots if path.is_relative_to(root))
@@ -411,10 +411,9 @@ def budget_of(text: str | None) -> Limit | None:
 def _with_names(parts: Sequence[Loaded]) -> Loaded:
     """All of them together, under names that no two share and that a citation can have."""
     documents = [one for part in parts for one in part.documents]
-    names = unique_names([Named(short=one.name, long=one.name) for one in documents])
     left_out: list[LeftOut] = [one for part in parts for one in part.left_out]
     return Loaded(
-        documents=tuple(one.model_copy(update={"name": name}) for one, name in zip(documents, names, strict=True)),
+        documents=apart(documents),
         left_out=tuple(left_out),
     )
 

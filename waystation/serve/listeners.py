@@ -6,7 +6,7 @@ nobody, and costs its connection alone.
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from waystation.client import Client
@@ -26,6 +26,15 @@ ALIVE_SECONDS = 15.0
 RETRY = b"retry: 1000\n\n"
 """Milliseconds until a browser comes back."""
 ALIVE = b":\n\n"
+
+
+StillMay = Callable[[], Awaitable[bool]]
+"""Whether who listens may ask as when that began: keys are revoked, and tokens expire."""
+
+
+async def always() -> bool:
+    """Yes."""
+    return True
 
 
 class KnownEvents:
@@ -77,8 +86,10 @@ class Feed:
             )
         return asked
 
-    async def stream(self, after: int, task_id: str | None) -> AsyncGenerator[bytes]:
-        """Events of all tasks; or of one, until it ends. Where the store goes away, that is said, and it ends."""
+    async def stream(self, after: int, task_id: str | None, still: StillMay = always) -> AsyncGenerator[bytes]:
+        """Events of all tasks; or of one, until it ends. Where the store goes away, that is said, and it ends; for whom
+        may ask no more it ends without a word.
+        """
         yield RETRY
         try:
             async with self._listened():
@@ -87,8 +98,12 @@ class Feed:
                         async with asyncio.timeout(ALIVE_SECONDS):
                             page = await self.next(after, task_id)
                     except TimeoutError:
+                        if not await still():
+                            return
                         yield ALIVE
                         continue
+                    if not await still():
+                        return
                     for one in page.events:
                         yield b"id: %d\ndata: %s\n\n" % (one.number, one.model_dump_json().encode())
                     after = page.upto

@@ -31,6 +31,7 @@ from waystation.domain.foreign import one_line, plain
 from waystation.domain.signals import Answer
 from waystation.domain.value import Value, malformed
 from waystation.serve.assistants import SCHEME, AcceptedTask, Assistant, GivenDocument, Handing, ReportPart, budget_of
+from waystation.serve.task_page import for_what
 from waystation.task_view import PendingApproval, TaskView, pending
 
 LONGEST_WAIT, USUAL_WAIT = 600, 50
@@ -291,10 +292,12 @@ def _asking(one: PendingApproval) -> str:
     """What is asked, the same whenever it is said: an answer counts for what the person has read."""
     request = one.approval
     about = f"in {one.task_id}, “{one_line(one.title)}”"
+    told = "\n".join(f"{name}: {one_line(words)}" for name, words in for_what(one) if words)
     if request.about_plan:
-        return f"A plan of {request.steps_left} steps waits to be agreed to {about}."
+        return f"A plan of {request.steps_left} steps waits to be agreed to {about}.\n{told}"
     if request.action is not None:
-        return f"{request.agent} asks to call {one_line(request.action.tool)} {about}:\n{plain(request.action.text)}"
+        called = f"{request.agent} asks to call {one_line(request.action.tool)} {about}"
+        return f"{called}:\n{plain(request.action.text)}\n{told}"
     if request.reason:
         return f"{request.agent} {about} makes no more calls: {one_line(request.reason)}. See to that, then approve."
     cause = request.outlook.unanswered if request.outlook is not None else ""

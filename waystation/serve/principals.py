@@ -4,16 +4,18 @@ API keys are kept as digests, in a file of this user's alone; each is 256 random
 away. It is read anew whenever it has changed: a key that is revoked opens nothing from that moment on.
 """
 
+import asyncio
 import fcntl
 import hmac
 import secrets
-from asyncio import to_thread
 from collections.abc import Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal, get_args
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -21,6 +23,9 @@ from waystation.domain.approvals import Verified
 from waystation.domain.errors import BadInput
 from waystation.domain.value import Value
 from waystation.files import opened_private, private_folder, write_private
+
+if TYPE_CHECKING:
+    from jwt import PyJWKClient
 
 Permit = Literal["read", "submit", "approve"]
 """Each may what those before it may."""
@@ -33,6 +38,8 @@ ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 """Signatures by a key pair alone: neither `none`, nor one whose key would be the published one."""
 KEYS_TIMEOUT = 10
 """Seconds for the provider's keys."""
+KEYS_KEPT, AFTER_A_FAILURE = timedelta(minutes=5), timedelta(seconds=10)
+"""So old they may be, and so long nobody asks for them again where they could not be had."""
 
 
 class Principal(Value):
@@ -164,21 +171,25 @@ class _Claims(Value):
 
 
 class OpenIdTokens:
-    """Checks tokens by the keys that their provider publishes; these are kept for a while."""
+    """Checks tokens by the keys that their provider publishes, as they were within `KEYS_KEPT`: one that was taken back
+    opens nothing then.
+
+    Anybody may send any token: none leads to a request soon after one that failed, and all wait in one thread.
+    """
 
     def __init__(self, wanted: OpenId) -> None:
-        # Takes as long to load as a small command takes, and only who has a provider needs it.
-        import jwt  # noqa: PLC0415
-
-        self._wanted = wanted
-        self._keys = jwt.PyJWKClient(wanted.jwks, cache_keys=True, timeout=KEYS_TIMEOUT)
+        self._wanted, self._keys = wanted, _published(wanted.jwks)
+        self._thread = ThreadPoolExecutor(1, "tokens")
 
     async def holder(self, token: str) -> Principal | None:
-        """Whom it names; None where it is expired, forged, for others, unsigned, or says too little."""
-        return await to_thread(self._holder, token)
+        """Whom it names; None where it is expired, forged, for others, unsigned, says too little, or nobody gives the
+        provider's keys.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._holder, token)
 
     def _holder(self, token: str) -> Principal | None:
-        import jwt  # noqa: PLC0415 - see above
+        # Takes as long to load as a small command takes, and only who has a provider needs it.
+        import jwt  # noqa: PLC0415
 
         wanted = self._wanted
         try:
@@ -199,6 +210,26 @@ class OpenIdTokens:
         except (jwt.PyJWTError, ValidationError):
             return None
         return Principal(name=said.name, tenant=said.tenant, role=said.role, proof=f"token of {wanted.issuer}")
+
+
+def _published(address: str) -> "PyJWKClient":
+    """The provider's keys, asked for when the known ones are too old, or one is named that is not among them."""
+    import jwt  # noqa: PLC0415 - see above
+
+    class Published(jwt.PyJWKClient):
+        failed = float("-inf")
+
+        def fetch_data(self) -> Any:
+            """See base class, which would ask for every token where nobody answers. Raises PyJWTError."""
+            if monotonic() < self.failed + AFTER_A_FAILURE.total_seconds():
+                raise jwt.PyJWKClientError("the provider's keys could not be had a moment ago")
+            try:
+                return super().fetch_data()
+            except (jwt.PyJWTError, OSError, ValueError) as error:
+                self.failed = monotonic()
+                raise jwt.PyJWKClientError("the provider's keys could not be had") from error
+
+    return Published(address, lifespan=KEYS_KEPT.total_seconds(), timeout=KEYS_TIMEOUT)
 
 
 class Identities:

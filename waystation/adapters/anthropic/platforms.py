@@ -6,6 +6,7 @@ besides come with the extras of these names; they find credentials as their vend
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -25,6 +26,7 @@ MessagesClient = (
 )
 NO_KEY = "none"
 """In the place of a key that an endpoint does not ask for."""
+MORE_HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
 ENTRA_SCOPE = "https://ai.azure.com/.default"
 """What a token of Entra's is for at Foundry."""
 
@@ -73,8 +75,25 @@ def platform_client(
     No credentials are looked for before the first call.
     """
     _quiet()
-    made = _CLIENTS[endpoint.kind]
-    return made(_Open(endpoint, key, _watched(http_client, patience), silence_limit(patience.first_byte)))
+    made = _CLIENTS[endpoint.kind](
+        _Open(endpoint, key, _watched(http_client, patience), silence_limit(patience.first_byte))
+    )
+    client = _without_headers_of_others(made.client)
+    if endpoint.kind == "compatible" and endpoint.auth != "bearer":
+        # The SDK sends a key as `Authorization: Bearer` alone.
+        others = {"Authorization": omit} if endpoint.auth == "x-api-key" else {}
+        client = client.copy(default_headers={"x-api-key": key or NO_KEY, **others})  # pyright: ignore[reportArgumentType]
+    return made._replace(client=client)
+
+
+def _without_headers_of_others(client: MessagesClient) -> MessagesClient:
+    """The SDK sends to every server what this variable says, and in the place of a key. Who set it meant the provider's
+    own, or what `ANTHROPIC_BASE_URL` names.
+    """
+    written = [line.partition(":") for line in os.environ.get(MORE_HEADERS, "").split("\n")]
+    own = {name.lower(): value for name, value in client.auth_headers.items()}
+    headers = {name.strip(): own.get(name.strip().lower(), omit) for name, colon, _ in written if colon}
+    return client.copy(default_headers=headers) if headers else client  # pyright: ignore[reportArgumentType]
 
 
 def _quiet() -> None:
@@ -86,7 +105,10 @@ def _watched(http_client: httpx2.AsyncClient | None, patience: Patience) -> http
     return watching(http_client or DefaultAsyncHttpxClient(), patience.stream)
 
 
-def _provider(given: _Open) -> Connected:
+def _messages(given: _Open) -> Connected:
+    """The provider, and whoever speaks as it does. Without a key the SDK would look for one of the provider's in the
+    environment, which nobody else is to see.
+    """
     client = AsyncAnthropic(
         api_key=given.key or NO_KEY,
         base_url=given.endpoint.url,
@@ -95,20 +117,6 @@ def _provider(given: _Open) -> Connected:
         open_telemetry=False,
     )
     return Connected(client)
-
-
-def _compatible(given: _Open) -> Connected:
-    """The SDK sends a key as `Authorization: Bearer` alone, and would look for one of the provider's in the
-    environment, which nobody else is to see.
-    """
-    key, auth = given.key or NO_KEY, given.endpoint.auth
-    headers = {} if auth == "bearer" else {"x-api-key": key}
-    client = AsyncAnthropic(
-        api_key=key, base_url=given.endpoint.url, http_client=given.http, timeout=given.timeout, open_telemetry=False
-    )
-    if auth == "x-api-key":
-        return Connected(client.copy(default_headers={**headers, "Authorization": omit}))  # pyright: ignore[reportArgumentType]
-    return Connected(client.copy(default_headers=headers))
 
 
 def _bedrock(given: _Open) -> Connected:
@@ -180,8 +188,8 @@ def _entra_tokens() -> Callable[[], Awaitable[str]]:
 
 
 _CLIENTS: Mapping[EndpointKind, Callable[[_Open], Connected]] = {
-    "anthropic": _provider,
-    "compatible": _compatible,
+    "anthropic": _messages,
+    "compatible": _messages,
     "bedrock": _bedrock,
     "mantle": _mantle,
     "vertex": _vertex,

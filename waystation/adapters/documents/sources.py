@@ -29,6 +29,7 @@ from waystation.patterns import proven
 _LONGEST_NAME = 190
 """Characters. A citation's name has at most 200, and a number may have to be added."""
 
+_NAMELESS = "document"
 _UNPRINTABLE = proven(r"[\s\x00-\x1f\x7f]+")
 _ENDS_A_CITATION = str.maketrans("[]:", "()-")
 
@@ -55,11 +56,17 @@ def unique_names(named: Sequence[Named]) -> tuple[str, ...]:
     return tuple(chosen)
 
 
+def apart(documents: Sequence[SourceDocument]) -> tuple[SourceDocument, ...]:
+    """The documents under names that no two share and a citation can have; those that are so stay as they are."""
+    names = unique_names([Named(one.name, one.name) for one in documents])
+    return tuple(one.model_copy(update={"name": name}) for one, name in zip(documents, names, strict=True))
+
+
 def citable(name: str) -> str:
     """The name without what would end a citation or a line; of a very long one the end, where the file's name is."""
     # A file name may hold bytes that are no text; the store and the model take text only.
     text = os.fsencode(name).decode("utf-8", "replace")
-    whole = _UNPRINTABLE.sub(" ", text.translate(_ENDS_A_CITATION)).strip()
+    whole = _UNPRINTABLE.sub(" ", text.translate(_ENDS_A_CITATION)).strip() or _NAMELESS
     return whole if len(whole) <= _LONGEST_NAME else f"…{whole[1 - _LONGEST_NAME :]}"
 
 
@@ -106,6 +113,7 @@ class _Read(NamedTuple):
 class _Reader(NamedTuple):
     child: ChildReader
     known: Collection[str]
+    without: Path | None
 
     def read(self, path: Path, named: Named) -> _Read:
         """Raises Unreadable."""
@@ -114,13 +122,18 @@ class _Reader(NamedTuple):
 
 
 def load_documents(
-    paths: Sequence[Path], *, known: Collection[str] = frozenset(), seconds_a_file: float = SECONDS_A_FILE
+    paths: Sequence[Path],
+    *,
+    known: Collection[str] = frozenset(),
+    seconds_a_file: float = SECONDS_A_FILE,
+    without: Path | None = None,
 ) -> Loaded:
     """Read files, and folders with everything in them but hidden and generated files.
 
     A document's name is its path within the given folder, or the path itself of a file given by itself. A file that
     is reached twice is one document. `known`: content hashes of files that were read before, and are not read again.
-    `seconds_a_file` is the most that a parser may take.
+    `seconds_a_file` is the most that a parser may take. `without`: a folder without links in its path, of which nothing
+    is taken from a folder that has it.
 
     Raises:
         BadInput: a file given by itself is missing or cannot be read, or a folder has nothing that can be read.
@@ -129,7 +142,7 @@ def load_documents(
     left_out: list[LeftOut] = []
     read: list[_Read] = []
     with ChildReader(seconds_a_file) as child:
-        reader = _Reader(child, known)
+        reader = _Reader(child, known, without)
         for path in paths:
             read += _folder(path, seen, left_out, reader) if path.is_dir() else _single(path, seen, reader)
     documents: list[SourceDocument] = []
@@ -156,7 +169,7 @@ def _folder(folder: Path, seen: set[str], left_out: list[LeftOut], reader: _Read
     without: list[LeftOut] = []
     read: list[_Read] = []
     known = 0
-    for path in _files(folder, without):
+    for path in _files(folder, without, reader.without):
         if _met(path, seen):
             known += 1
             continue
@@ -180,7 +193,7 @@ def _reasons(left_out: Sequence[LeftOut]) -> str:
     return f" ({'; '.join(told)})" if told else ""
 
 
-def _files(folder: Path, left_out: list[LeftOut]) -> Iterator[Path]:
+def _files(folder: Path, left_out: list[LeftOut], closed: Path | None) -> Iterator[Path]:
     root = os.path.realpath(folder)
 
     def leave_out(path: str, reason: str) -> None:
@@ -190,17 +203,24 @@ def _files(folder: Path, left_out: list[LeftOut]) -> Iterator[Path]:
         leave_out(str(error.filename), f"cannot be listed ({error.strerror})")
 
     for here, folders, files in os.walk(folder, onerror=unlisted):
-        for name in sorted(filter(_unwanted, (*folders, *files))):
-            leave_out(str(Path(here, name)), _unwanted(name))
-        folders[:] = sorted(filterfalse(_unwanted, folders))
+        unwanted = {name: _unwanted(name) or _closed(Path(here, name), closed) for name in (*folders, *files)}
+        for name in sorted(filter(unwanted.get, unwanted)):
+            leave_out(str(Path(here, name)), unwanted[name])
+        folders[:] = sorted(filterfalse(unwanted.get, folders))
         links = [name for name in folders if Path(here, name).is_symlink()]
-        for name in sorted([*filterfalse(_unwanted, files), *links]):
+        for name in sorted([*filterfalse(unwanted.get, files), *links]):
             path = Path(here, name)
             # What lies outside was not given: a link must not carry somebody's keys into a task.
             if not Path(os.path.realpath(path)).is_relative_to(root):
                 leave_out(str(path), "a link that leads out of the folder; give its target by itself")
             elif name not in links:
                 yield path
+
+
+def _closed(path: Path, closed: Path | None) -> str:
+    """Why what lies there is not taken, whatever it is called; empty: it is."""
+    inside = closed is not None and Path(os.path.realpath(path)).is_relative_to(closed)
+    return "of the home folder of Waystation" if inside else ""
 
 
 def _unwanted(name: str) -> str:

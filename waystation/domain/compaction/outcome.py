@@ -9,6 +9,7 @@ from typing import Literal
 
 from waystation.domain.amount import Limit
 from waystation.domain.budget import RunTotals
+from waystation.domain.foreign import LONGEST_NOTE, one_line, said_name
 from waystation.domain.leg import AgentTerms, RunRef
 from waystation.domain.value import Value
 
@@ -158,9 +159,9 @@ class ContextEdit(Value):
     @property
     def text(self) -> str:
         """Who asked for what, and what became of it, in one line."""
-        asked = f"{self.agent}: {self.what} ({self.id}), asked for by {self.by or 'nobody named'}"
+        asked = f"{self.agent}: {one_line(self.what)} ({self.id}), asked for by {said_name(self.by)}"
         claim = " (a name as given)" if self.by else ""
-        note = f" [{self.note}]" if self.note else ""
+        note = f" [{one_line(self.note, LONGEST_NOTE)}]" if self.note else ""
         became = {"waiting": "waits for the end of its leg", "done": "done", "refused": "refused"}[self.state]
         return f"{asked}{claim}{note}: {became}" + (f", {self.reason}" if self.reason else "")
 

@@ -1,0 +1,105 @@
+"""What spans are to say nothing of: words of errors, names of schedules, names of fields that a model chose."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
+
+from activities.attempts import reported
+from tests.adapters.test_store_events import taken
+from tests.store_contract.values import charge, intent, question, request, row
+from waystation.adapters.store import SqlStore
+from waystation.adapters.traces import AttemptTraces, SpanMaker, TraceFeed, trace_resource
+from waystation.agents.redaction import redactor_for
+from waystation.domain.errors import ModelUnavailable, RequestConflict
+from waystation.domain.task import SourceDocument
+from waystation.domain.transcript import Message, Text, ToolResult, ToolUse
+from waystation.knowledge import redactor_of
+from waystation.settings import Settings
+
+NAME = "Ada Lovelace"
+
+
+class Failing(ActivityInboundInterceptor):
+    """An activity that fails as ours do."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> NoReturn:
+        with reported():
+            raise self._error from ValueError(NAME)
+
+
+async def attempted(error: Exception, workflow_id: str = "task-0123456789abcdef") -> Sequence[ReadableSpan]:
+    kept, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(kept))
+    tracing = AttemptTraces(provider.get_tracer("test")).intercept_activity(Failing(error))
+
+    async def attempt() -> None:
+        with pytest.raises(ApplicationError):
+            await tracing.execute_activity(ExecuteActivityInput(fn=attempt, args=[], executor=None, headers={}))
+
+    environment = ActivityEnvironment()
+    environment.info = replace(environment.info, workflow_id=workflow_id)
+    await environment.run(attempt)
+    return kept.get_finished_spans()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(RequestConflict(f"{NAME} was used before"), "RequestConflict"), (KeyError(NAME), "KeyError")]
+)
+async def test_an_attempt_that_failed_has_the_kind_of_its_error_and_neither_words_nor_paths(
+    error: Exception, kind: str
+) -> None:
+    (span,) = await attempted(error)
+    assert (span.attributes or {})["error.type"] == kind
+    assert not span.status.is_ok
+    for words in (NAME, __file__, "Traceback"):
+        assert words not in span.to_json()
+
+
+async def test_what_another_server_refuses_is_no_failure_of_an_attempt_and_says_nothing_either() -> None:
+    (span,) = await attempted(ModelUnavailable(NAME))
+    assert "error.type" not in (span.attributes or {})
+    assert NAME not in span.to_json()
+
+
+async def test_an_attempt_of_a_scheduled_run_does_not_name_the_schedule() -> None:
+    (span,) = await attempted(KeyError(NAME), "schedule-0123456789abcdef-ada-lovelace-2026-11-25T00:00:00Z")
+    assert "ada-lovelace" not in span.to_json()
+
+
+async def test_documents_named_after_people_and_fields_that_a_model_named_are_redacted_in_what_was_said(
+    store: SqlStore, tmp_path: Path
+) -> None:
+    document = f"Interview with {NAME}.md"
+    exporter = InMemorySpanExporter()
+    with closing(redactor_of(Settings(home=tmp_path), b"k" * 32)) as redactor:
+        redactors = partial(redactor_for, redactor, store)
+        feed = TraceFeed(store, exporter, SpanMaker(trace_resource()), "one", {}, redactors)
+        await feed.send()
+        task = row(request("first"))
+        await store.register(task, [SourceDocument(name=document, text="Blue light scatters.")])
+        fence = await taken(store, task)
+        said = Text(text=f"It is blue [{document}:1].")
+        call = ToolUse(id="c1", name="crm__put", input={NAME: {"mobile of Grace Hopper": 1}})
+        await store.commit_message(fence, 0, question(0))
+        await store.record_intent(fence, intent("turn-0"))
+        await store.commit_reply(fence, 1, Message(id="m1", role="assistant", blocks=(said, call)), charge("turn-0"))
+        given = Message(id="m2", role="user", blocks=(ToolResult(tool_use_id="c1", content="done"),))
+        await store.commit_message(fence, 2, given)
+        await feed.send()
+    sent = [str(value) for span in exporter.get_finished_spans() for value in (span.attributes or {}).values()]
+    assert any("It is blue" in words for words in sent)
+    assert [words for words in sent if "Lovelace" in words or "Hopper" in words] == []
