@@ -48,12 +48,21 @@ HEADING = 2.0
 """What a heading that alone says the whole query counts beside a text that is the most alike, which counts 1."""
 
 
+SPEAKER = 0.375
+"""What it counts beside that where the query names who says a text, or the field that it is the value of."""
+ASKING = 0.125
+"""What a text that asks counts less: whoever looks for something looks for the answer."""
+_SAYS = proven(r"[^\n:]{1,60}(?=: )")
+
+
 class ComparedTexts:
     """A query beside texts, by their terms, which are found once."""
 
     def __init__(self, query: str, texts: Sequence[str]) -> None:
         self._wanted = list(dict.fromkeys(terms(query)))
         self._texts = [terms(text) for text in texts]
+        wanted = frozenset(self._wanted)
+        self._bearing = [_named(text, wanted) - _asks(text) for text in texts]
 
     def scores(self) -> list[float]:
         """By BM25 among these texts, each from 0 to 1: the best of them has 1, unless none has a term of the query."""
@@ -79,10 +88,20 @@ class ComparedTexts:
         return [shares[heading] for heading in headings]
 
     def likeness(self, own: Sequence[float], above: Sequence[str]) -> tuple[float, ...]:
-        """Of each text, how alike it is by itself and by what stands above it; `above` may be empty."""
-        if not above:
-            return tuple(own)
-        return tuple(mine + HEADING * share for mine, share in zip(own, self.said_above(above), strict=True))
+        """Of each text, how alike it is by itself, by who says it and how, and by what stands above it; `above` may be
+        empty.
+        """
+        shares = self.said_above(above) if above else [0.0] * len(own)
+        together = zip(own, self._bearing, shares, strict=True)
+        return tuple(mine + bearing + HEADING * share for mine, bearing, share in together)
+
+
+def _named(text: str, wanted: frozenset[str]) -> float:
+    return SPEAKER if (says := _SAYS.match(text)) and not wanted.isdisjoint(terms(says[0])) else 0.0
+
+
+def _asks(text: str) -> float:
+    return ASKING if text.rstrip().endswith(("?", "\uff1f")) else 0.0
 
 
 def of_best(found: Sequence[float]) -> list[float]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from waystation.words import ComparedTexts
+from waystation.words import SPEAKER, ComparedTexts
 
 LINES = ["class Mailer:", *(f"    STEP_{number} = {number}" for number in range(200))]
 
@@ -28,3 +28,16 @@ def test_a_heading_that_says_the_whole_question_counts_one() -> None:
 def test_a_question_without_words_tells_nothing(query: str) -> None:
     assert ComparedTexts(query, ["a line"]).said_above(["a heading"]) == [0.0]
     assert ComparedTexts("a question", []).said_above([]) == []
+
+
+def test_what_is_said_by_whom_the_query_names_is_more_alike() -> None:
+    said = ["Ada: I went to Oslo.", "Ben: I went to Oslo.", "Ada went to Oslo with Ben: they say so.", "Oslo, Ada"]
+    ada, ben, *others = ComparedTexts("Where did Ada go?", said).likeness([0.5] * 4, ())
+    assert ada > ben == 0.5
+    assert others == [0.5 + SPEAKER, 0.5], "a few words before a colon name who speaks, or a field"
+
+
+def test_what_asks_is_less_alike_than_what_answers() -> None:
+    said = ["Which berth is it?", "Which berth it is: the third.", "哪个泊位？"]
+    asks, answers, asks_too = ComparedTexts("Oslo", said).likeness([0.5] * 3, ())
+    assert asks == asks_too < answers == 0.5

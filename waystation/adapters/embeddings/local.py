@@ -32,7 +32,7 @@ _DIMENSION = 256
 _READ_CHARACTERS = 8_000
 _BATCH_TEXTS = 16
 """Texts that are padded to one length together: bounds the memory that a batch takes."""
-WORDS_SHARE = 0.375
+WORDS_SHARE = 0.2
 """Of likeness; the rest is of tokens. `benchmarks/README.md` has what 0 and 1 come to."""
 _T = TypeVar("_T")
 
