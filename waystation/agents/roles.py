@@ -16,7 +16,14 @@ from waystation.agents.documents import RedactedDocuments, Tables
 from waystation.agents.redaction import redactor_for
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.delegate import Delegation
-from waystation.agents.tools.documents import ListDocuments, ReadDocument, ReadSkill, ReadStored, SearchDocuments
+from waystation.agents.tools.documents import (
+    ListDocuments,
+    ReadDocument,
+    ReadSkill,
+    ReadSkillFile,
+    ReadStored,
+    SearchDocuments,
+)
 from waystation.agents.tools.notes import PinMessage, ReadNotes, TakeNote
 from waystation.agents.tools.recall import Expand, Recall
 from waystation.agents.tools.tables import Calculate, QueryTable, is_table
@@ -130,7 +137,8 @@ class Desk:
         own = self.toolbox(run.role, tables=any(is_table(one.name) for one in documents), delegates=True)
         given = (await self.store.task(run.task_id, run.reader)).request.procedures
         if given or any(one.procedure for one in documents):
-            own = replace(own, tools=[*own.tools, ReadSkill(self.store)])
+            files = [ReadSkillFile(self.store)] if any(one.files for one in given) else []
+            own = replace(own, tools=[*own.tools, ReadSkill(self.store), *files])
         if self.servers is not None:
             offered = await self.servers.tools({tool.name for tool in own.tools})
             own = replace(own, tools=[*own.tools, *await self._foreign(run, self.servers, offered)])

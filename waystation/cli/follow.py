@@ -309,7 +309,8 @@ def remark_on(progress: TaskProgress) -> str:
 def tell_of(submitted: Submitted) -> None:
     """What its agents follow, its warnings, its id, its page."""
     for one in submitted.procedures:
-        say(f"Agents follow the procedure {one.name} (sha256 {one.digest}).")
+        what = f"skill {one.name}, {len(one.names)} files" if one.skill else f"procedure {one.name}"
+        say(f"Agents follow the {what} (sha256 {one.digest}).")
     for warning in submitted.warnings:
         say(f"Warning: {warning}")
     say(f"{submitted.task_id}  {submitted.ui_url or ''}".rstrip())

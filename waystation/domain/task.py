@@ -26,7 +26,7 @@ from waystation.domain.ownership import OfSession, OfTask, OfTenant
 from waystation.domain.plan import PLANNING_ID, PlanRevision, Review
 from waystation.domain.presets import Preset
 from waystation.domain.privacy import Policy
-from waystation.domain.procedures import GivenProcedure, checked
+from waystation.domain.procedures import Procedures
 from waystation.domain.transcript import Message, Text
 from waystation.domain.value import Input, Value
 
@@ -151,7 +151,7 @@ class TaskRequest(Input):
     forked_from: ForkedFrom | None = None
     since: str | None = None
     """An earlier task of the session: the report opens with what changed since its report."""
-    procedures: Annotated[tuple[GivenProcedure, ...], AfterValidator(checked)] = ()
+    procedures: Procedures = ()
     """What agents are to follow, beside the instructions. Nothing among the documents is."""
 
     @model_validator(mode="before")
