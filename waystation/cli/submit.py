@@ -42,6 +42,8 @@ from waystation.task_view import Submitted
 from waystation.terms import choices
 
 app = typer.Typer()
+NO_SERVER = "none"
+"""No tool server may be called so where a task is to name it."""
 
 
 @app.command()
@@ -64,6 +66,7 @@ def submit(
     instructions: Annotated[Path | None, typer.Option(help="File with instructions for the agents.")] = None,
     procedures: Annotated[list[Path] | None, typer.Option(help="Markdown file or folder that agents follow.")] = None,
     skills: Annotated[list[Path] | None, typer.Option(help="Folder with SKILL.md, or of such folders.")] = None,
+    servers: Annotated[str | None, typer.Option(help="MCP servers by name: a,b; default; default,c; none.")] = None,
     request_id: Annotated[str | None, typer.Option(help="The same id again finds the same task.")] = None,
     review_plan: Annotated[bool, typer.Option("--review-plan", help="Wait with the plan for a person.")] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
@@ -82,10 +85,10 @@ def submit(
         session=own_session(identity) if session is None else session,
         request_id=identity,
         unattended=unattended(top_up, answer_by, then, utc_now().astimezone()),
-        preset=preset,
+        review_plan=review_plan or None,
         procedures=_to_follow(settings, procedures or [], skills or []),
     )
-    chosen = {"mode": mode, "strategy": strategy, "memory": memory, "review_plan": review_plan or None}
+    chosen = {"mode": mode, "strategy": strategy, "memory": memory, "preset": preset, "servers": named_servers(servers)}
     whole = _with_amounts(request.model_copy(update=chosen), budget, agent_budget, ceiling, window)
     raise typer.Exit(asyncio.run(_submit(settings, whole, _load(docs or []), detach=detach, as_json=as_json)))
 
@@ -101,6 +104,18 @@ def _with_amounts(
         "window": parse_tokens(window, "--window", SMALLEST_WINDOW, LARGEST_WINDOW) if window is not None else None,
     }
     return TaskRequest.model_validate({**request.model_dump(), **given})
+
+
+def named_servers(written: str | None) -> tuple[str, ...] | None:
+    """As they were written, with commas between. Raises BadInput."""
+    if written is None:
+        return None
+    names = tuple(dict.fromkeys(name.strip() for name in written.split(",")))
+    if names == (NO_SERVER,):
+        return ()
+    if NO_SERVER in names or "" in names:
+        raise BadInput(f"--servers {written!r}: give names with commas between, like time,wiki; or `{NO_SERVER}` alone")
+    return names
 
 
 def _to_follow(settings: Settings, procedures: list[Path], skills: list[Path]) -> tuple[GivenProcedure, ...]:
@@ -142,6 +157,7 @@ async def _submit(settings: Settings, request: TaskRequest, loaded: Loaded, *, d
         documents = loaded.documents or await _known_documents(client, request.session)
         row = await client.prepare(request)
         tell_terms(settings, row, len(documents))
+        _tell_servers(row, inherited=request.servers is None)
         _tell_likely(documents)
         submitted = await hand_in(client, row, documents)
         return await see_through(client, settings, submitted.task_id, detach=detach, as_json=as_json)
@@ -189,6 +205,13 @@ def tell_terms(settings: Settings, row: TaskRow, documents: int) -> None:
     if terms.offline:
         step = "; set ANTHROPIC_API_KEY for Claude" if settings.anthropic_api_key is None else ""
         say(f"The built-in offline model does the work: it extracts and does not reason{step}.")
+
+
+def _tell_servers(row: TaskRow, *, inherited: bool) -> None:
+    """Which a task names is told with where that is from."""
+    if (named := row.request.servers) is not None:
+        whence = f"No --servers: as the newest task in session {row.request.session}. " if inherited else ""
+        say(f"{whence}Tool servers: {', '.join(named) or NO_SERVER}.")
 
 
 def _tell_likely(documents: Sequence[SourceDocument]) -> None:
