@@ -21,7 +21,7 @@ from waystation.domain.removal import forgotten_row
 from waystation.domain.task import TaskRequest
 from waystation.settings import Settings
 from waystation.task_view import known_of
-from waystation.testing import FixedToolServers
+from waystation.testing import FixedToolServers, ScriptedModel, scripted_reply
 
 WIKI, SHOP = [
     ForeignToolSpec(
@@ -81,6 +81,13 @@ async def test_people_are_told_of_servers_that_are_named_and_not_there(bare_offi
     assert (await box(bare_office, WIKI)).notes == (note,)
     bare = await bare_office.desk.toolbox_of(bare_office.run_ref(), bare_office.terms, await bare_office.transcript())
     assert bare.notes == (NO_SERVERS,)
+
+
+async def test_a_leg_tells_of_servers_that_are_named_and_not_there(bare_office: Office) -> None:
+    await bare_office.open_task(servers=["wiki"])
+    findings = use("submit_findings", findings=[{"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}])
+    outcome = await bare_office.leg(ScriptedModel([scripted_reply(findings)]))
+    assert NO_SERVERS in outcome.standing.notes
 
 
 async def test_what_is_not_there_and_not_named_is_not_told(bare_office: Office) -> None:

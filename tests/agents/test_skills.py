@@ -173,11 +173,15 @@ def test_a_markdown_file_among_procedures_is_what_it_was(tmp_path: Path) -> None
 
 
 async def test_an_agent_is_told_when_a_skill_is_used_and_not_what_it_says(bare_office: Office) -> None:
-    await bare_office.open_task([EVIDENCE], procedures=[TIDES])
+    text = "---\nname: research\ndescription: How to do the research\n---\nStart at the end.\n"
+    alike = GivenProcedure(name="research", text=text, skill=True)
+    plain = GivenProcedure(name="other.md", text="# How to do the research\nGo on in the middle.\n")
+    await bare_office.open_task([EVIDENCE], procedures=[TIDES, alike, plain])
     told = await contract(bare_office)
     assert "- tide-tables: How to read tide tables. Use it when the research is about harbours and silt." in told
-    assert "chart datum" not in told
-    assert "Read `references" not in told
+    assert "- research: How to do the research" in told
+    assert "Go on in the middle." in told  # as a procedure that fits is, and a skill is not
+    assert "Start at the end." not in told
 
 
 async def test_a_long_description_is_told_as_far_as_the_form_allows(bare_office: Office) -> None:
