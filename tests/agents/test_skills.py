@@ -10,6 +10,7 @@ from tests.agents.conftest import Office
 from tests.agents.office import use
 from waystation.adapters.documents.sources import load_procedures, load_skills
 from waystation.agents.contract import Room
+from waystation.cli.follow import tell_of
 from waystation.domain.errors import BadInput
 from waystation.domain.procedures import (
     DESCRIPTION_CHARACTERS,
@@ -21,6 +22,7 @@ from waystation.domain.procedures import (
 from waystation.domain.removal import FORGOTTEN, forgotten_row
 from waystation.domain.task import SourceDocument, TaskRequest
 from waystation.domain.transcript import Message, user_text
+from waystation.task_view import Submitted
 
 EVIDENCE = SourceDocument(name="harbour.md", text="The harbour was dug in 1811.\n")
 WRITTEN = """\
@@ -167,6 +169,17 @@ def test_a_markdown_file_among_procedures_is_what_it_was(tmp_path: Path) -> None
     skill_folder(tmp_path / "tides")
     names = [(one.name, one.skill, one.files) for one in load_procedures([tmp_path / "tides" / "SKILL.md"])]
     assert names == [("SKILL.md", False, ())]
+
+
+def test_what_agents_follow_is_told_with_its_digest(capsys: pytest.CaptureFixture[str]) -> None:
+    alone = TIDES.model_copy(update={"name": "alone", "files": ()})
+    plain = GivenProcedure(name="how.md", text="# How\nDo.\n")
+    given = (TIDES, alone, plain)
+    tell_of(Submitted(task_id="task-1", workflow_id="task-1", run_id=None, ui_url=None, procedures=given))
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"Agents follow the skill tides, 3 files (sha256 {TIDES.digest})." in told
+    assert f"Agents follow the skill alone, 1 file (sha256 {alone.digest})." in told
+    assert f"Agents follow the procedure how.md (sha256 {plain.digest})." in told
 
 
 # ------------------------------------------------------------------------------------------------------------- agents
