@@ -114,6 +114,8 @@ class TaskView(Value):
     """What its tools were given of the vault, by placeholder. Only where it was asked for."""
     procedures: tuple[GivenProcedure, ...] = ()
     """What its agents were told to follow."""
+    servers: tuple[str, ...] | None = None
+    """Tool servers that it names; None where it names none."""
     session: str = ""
     """By which later tasks go on with what it found."""
 
@@ -183,9 +185,10 @@ def as_stored(row: TaskRow, phase: TaskPhase) -> TaskProgress:
 
 
 def known_of(row: TaskRow) -> dict[str, object]:
-    """Fields of a `TaskView` that the store knows: its session, what its agents follow, its times."""
+    """Fields of a `TaskView` that the store knows: its session, what its agents follow and may use, its times."""
     times = {"submitted_at": row.submitted_at, "ended_at": row.ended_at}
-    return {**times, "procedures": row.request.procedures, "session": row.request.session}
+    asked = row.request
+    return {**times, "procedures": asked.procedures, "servers": asked.servers, "session": asked.session}
 
 
 def with_kept_reports(row: TaskRow, live: TaskProgress) -> TaskProgress:

@@ -269,6 +269,8 @@ async def task_row_of(
     # The same request again works under the same terms, whatever the session has finished meanwhile.
     in_session = await earlier.store.tasks(ref.reader.recalling("session"))
     known = next((row for row in in_session if row.ref == ref), None)
+    if request.servers is None and (before := known or next(iter(in_session), None)) is not None:
+        request = request.model_copy(update={"servers": before.request.servers})
     told = await earlier.most_tokens(ref, now if known is None else known.submitted_at)
     return TaskRow(
         ref=ref, request=request, terms=task_terms(request, settings, prices, now.date(), told), submitted_at=now

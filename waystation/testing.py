@@ -22,7 +22,7 @@ from waystation.domain.errors import (
     ToolServerFailed,
     WebhookUnavailable,
 )
-from waystation.domain.foreign import ForeignResult, ForeignTools, ForeignToolSpec
+from waystation.domain.foreign import USUAL, ForeignResult, ForeignTools, ForeignToolSpec
 from waystation.domain.memory import EmbeddedPassage, MemoryQuery, Recalled
 from waystation.domain.notices import Notice
 from waystation.domain.privacy import Place, Policy, Redacted, Span, Treatment, treatment
@@ -325,9 +325,14 @@ class FixedToolServers:
         self.called: list[tuple[str, dict[str, JsonValue]]] = []
         """Name of the tool, as the model has it, and arguments."""
 
-    async def tools(self, taken: Collection[str] = ()) -> ForeignTools:  # noqa: ARG002
-        """See `ToolServers`; under the names that they have."""
-        return ForeignTools(tools=self._tools)
+    async def tools(
+        self,
+        taken: Collection[str] = (),  # noqa: ARG002
+        servers: Sequence[str] | None = None,
+    ) -> ForeignTools:
+        """See `ToolServers`; under the names that they have. All are usual ones."""
+        wanted = [one for one in self._tools if servers is None or not {one.server, USUAL}.isdisjoint(servers)]
+        return ForeignTools(tools=tuple(wanted))
 
     async def call(self, spec: ForeignToolSpec, arguments: dict[str, JsonValue]) -> ForeignResult:
         """See `ToolServers`."""

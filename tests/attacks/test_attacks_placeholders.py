@@ -32,7 +32,7 @@ MADE_UP = "<EMAIL_0123456789ab>"
 class Listening(Tool):
     """A tool that notes what it is given; it asks for the originals of each of its arguments."""
 
-    originals = frozenset({"query", "name", "document", "tables", "sql", "url", "text"})
+    originals = frozenset({"query", "name", "document", "skill", "file", "tables", "sql", "url", "text"})
     description = "Listens."
 
     def __init__(self, name: str) -> None:
@@ -84,6 +84,8 @@ ARGUMENTS: dict[str, JsonValue] = {
     "query": f"hex('{PLACEHOLDER}')",
     "name": PLACEHOLDER,
     "document": f"{PLACEHOLDER}.md",
+    "skill": PLACEHOLDER,
+    "file": f"{PLACEHOLDER}.md",
     "tables": {"t": f"{PLACEHOLDER}.csv:1-2"},
     "sql": f"SELECT reverse('{PLACEHOLDER}')",
     "url": f"https://example.org/?q={PLACEHOLDER}",

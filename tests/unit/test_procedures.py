@@ -6,12 +6,13 @@ from waystation.domain.documents import Document
 from waystation.domain.procedures import (
     LEAST_FIT,
     PROCEDURE_CHARACTERS,
+    GivenProcedure,
     Malformed,
     Procedure,
     evidence,
     first_of_each_name,
     is_named_like_one,
-    procedure_of,
+    usable,
 )
 
 WRITTEN = """\
@@ -28,7 +29,7 @@ tags: [a, b]
 
 
 def read(text: str, document: str = "skills/review.md") -> Procedure:
-    found = procedure_of(document, text)
+    found = usable(GivenProcedure(name=document, text=text))
     assert isinstance(found, Procedure)
     return found
 
@@ -71,7 +72,7 @@ def test_without_front_matter_the_first_heading_describes_it_and_the_file_names_
     ],
 )
 def test_a_procedure_that_cannot_be_used_says_why(text: str, reason: str) -> None:
-    assert procedure_of("skills/a.md", text) == Malformed(document="skills/a.md", reason=reason)
+    assert usable(GivenProcedure(name="skills/a.md", text=text)) == Malformed(document="skills/a.md", reason=reason)
 
 
 def test_a_name_means_one_procedure() -> None:

@@ -148,6 +148,7 @@ def test_the_json_of_a_task_has_these_keys() -> None:
             "passages_refused": [],
             "characters_not_remembered": 0,
             "procedures": [],
+            "servers": None,
             "session": "",
         }
     )

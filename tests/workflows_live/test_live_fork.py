@@ -56,6 +56,7 @@ async def test_a_fork_pays_only_for_the_step_that_begins_anew_and_for_what_build
         with pytest.raises(RequestConflict, match="'second' was used in this session before"):
             await fork(counter, "write")
     assert again.ref == row.ref
+    assert row.request.servers == ("default",)  # as what it goes on from, whatever its session has named since
     assert (first.phase, second.phase) == (TaskPhase.DONE, TaskPhase.DONE)
     assert crew.calls == FROM_WEIGH
     assert second.totals.spent.tokens == bill.total.calls * CALL_TOKENS == len(FROM_WEIGH) * CALL_TOKENS

@@ -20,13 +20,14 @@ from waystation.domain.delegation import parent_of
 from waystation.domain.details import counted
 from waystation.domain.documents import REMOVED_NAME, Document
 from waystation.domain.errors import MemoryUnavailable, StoreError, TextMissing
-from waystation.domain.foreign import Tagged, one_line, tagged
+from waystation.domain.foreign import Tagged, followed, one_line, tagged
 from waystation.domain.layers import Allocation, Layer, Part, allocate, share_of
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import Excerpt, MemoryScope
 from waystation.domain.plan import Plan, Step
 from waystation.domain.privacy import Place, redaction_notes
 from waystation.domain.procedures import (
+    DESCRIPTION_CHARACTERS,
     LEAST_FIT,
     MOST_PROCEDURES,
     GivenProcedure,
@@ -34,7 +35,7 @@ from waystation.domain.procedures import (
     Procedure,
     evidence,
     first_of_each_name,
-    procedure_of,
+    usable,
 )
 from waystation.domain.roles import AgentRole, role_spec
 from waystation.domain.task import Resolution, TaskRef, TaskRequest, TaskRow
@@ -56,14 +57,16 @@ async def given_procedures(row: TaskRow, store: Store) -> tuple[GivenProcedure, 
 async def procedures_of(row: TaskRow, store: Store) -> tuple[Procedure | Malformed, ...]:
     """What agents can follow of them, and what not. Raises StoreError."""
     given = await given_procedures(row, store)
-    read = [procedure_of(one.name, one.text) for one in given[:MOST_PROCEDURES]]
+    read = [usable(one) for one in given[:MOST_PROCEDURES]]
     over = f"a task has {MOST_PROCEDURES} procedures at most"
     return (*first_of_each_name(read), *(Malformed(document=one.name, reason=over) for one in given[MOST_PROCEDURES:]))
 
 
 def as_procedure(procedure: Procedure) -> Tagged:
-    """As a model reads it: whose it is, and that no line of it ends it."""
-    return tagged("procedure", procedure.text, name=one_line(procedure.name))
+    """As a model reads it: whose it is, and that no line of it ends it; behind a skill what its files are called."""
+    shown = tagged("procedure", procedure.text, name=one_line(procedure.name))
+    names = ", ".join(one_line(file.name) for file in procedure.files)
+    return followed(shown, f"Files of it, which read_skill_file shows: {names}.") if names else shown
 
 
 def listed(found: Sequence[Procedure | Malformed], more: str = "") -> Tagged | None:
@@ -71,7 +74,7 @@ def listed(found: Sequence[Procedure | Malformed], more: str = "") -> Tagged | N
     if not found and not more:
         return None
     lines = [
-        f"- {one_line(one.name)}: {one_line(one.description)}"
+        f"- {one_line(one.name)}: {one_line(one.description, DESCRIPTION_CHARACTERS)}"
         if isinstance(one, Procedure)
         else f"- {one_line(one.document)} cannot be used: {one.reason}"
         for one in found
@@ -124,8 +127,8 @@ class ContractParts:
             *filter(None, [self._procedures_listed(kept)]),
             *self.assigned,
         )
-        followed = (as_procedure(one) for one in self._relevant if f"text {one.document}" in kept)
-        return "\n".join([task, *followed, *self._recalled(allocation)])
+        shown = (as_procedure(one) for one in self._relevant if f"text {one.document}" in kept)
+        return "\n".join([task, *shown, *self._recalled(allocation)])
 
     def _demands(self, room: Room) -> Mapping[Layer, Sequence[Part]]:
         firm = "\n".join([*self._firm_head, *self.assigned])
@@ -145,7 +148,8 @@ class ContractParts:
 
     @property
     def _relevant(self) -> Sequence[Procedure]:
-        return [one for one in self.procedures if isinstance(one, Procedure) and one.relevance(self.goal) >= LEAST_FIT]
+        known = [one for one in self.procedures if isinstance(one, Procedure) and not one.skill]
+        return [one for one in known if one.relevance(self.goal) >= LEAST_FIT]
 
     @property
     def _procedural_parts(self) -> Iterator[Part]:

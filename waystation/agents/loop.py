@@ -218,11 +218,13 @@ class AgentLoop:
         if known := await transcripts.outcome(run_id, request.leg, request.run.reader):
             return known  # asked again: it was committed meanwhile, and from here on it cannot be
         transcript = await transcripts.load(run_id, request.run.reader)
+        toolbox = await self.desk.toolbox_of(request.run, request.terms, transcript)
         attempt = Attempt(
             desk=self.desk,
             request=request,
             fence=fence,
-            toolbox=await self.desk.toolbox_of(request.run, request.terms, transcript),
+            toolbox=toolbox,
+            notices=list(toolbox.notes),
             transcript=transcript,
             totals=await transcripts.totals(run_id),
             scale=request.scale,

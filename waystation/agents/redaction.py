@@ -378,6 +378,7 @@ GRANTED: Mapping[str, Set[str]] = MappingProxyType(
         "query_table": {"tables"},
         "read_document": {"name"},
         "read_skill": {"name"},
+        "read_skill_file": {"skill", "file"},
         "search_documents": {"query"},
         "take_note": {"document"},
     }

@@ -16,7 +16,14 @@ from waystation.agents.documents import RedactedDocuments, Tables
 from waystation.agents.redaction import redactor_for
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.delegate import Delegation
-from waystation.agents.tools.documents import ListDocuments, ReadDocument, ReadSkill, ReadStored, SearchDocuments
+from waystation.agents.tools.documents import (
+    ListDocuments,
+    ReadDocument,
+    ReadSkill,
+    ReadSkillFile,
+    ReadStored,
+    SearchDocuments,
+)
 from waystation.agents.tools.notes import PinMessage, ReadNotes, TakeNote
 from waystation.agents.tools.recall import Expand, Recall
 from waystation.agents.tools.tables import Calculate, QueryTable, is_table
@@ -24,6 +31,7 @@ from waystation.agents.tools.tool import ForeignTool, Tool
 from waystation.agents.tools.work import ReadFindings, SubmitAnalysis, SubmitFindings, SubmitReport, WriteSection
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.delegation import may_delegate
+from waystation.domain.details import counted
 from waystation.domain.foreign import ForeignTools
 from waystation.domain.leg import AgentTerms, RunRef
 from waystation.domain.projection import Offered, Projection, Rights, ToolPolicy, Weights, project, tool_phase, unknown
@@ -32,6 +40,9 @@ from waystation.domain.transcript import Transcript
 from waystation.ports import DocumentSearch, Redactor, Store, ToolServers, ToolSpec, Vault
 
 _log = logging.getLogger(__name__)
+
+
+NO_SERVERS = "the task names tool servers, and its worker has no config file of them (WAYSTATION_TOOL_SERVERS)"
 
 
 @dataclass(frozen=True)
@@ -77,6 +88,15 @@ def _offered(tool: Tool, spec: ToolSpec, amiss: list[str]) -> Offered:
 def _tell(run: RunRef, now: Projection) -> None:
     hidden = "; ".join(f"{tool.name} ({tool.reason})" for tool in now.hidden) or "nothing"
     _log.debug("%s, %s: %d tools of %d tokens; hidden: %s", run.run_id, now.phase, len(now.shown), now.tokens, hidden)
+
+
+def _missed(offered: ForeignTools, named: Sequence[str]) -> tuple[str, ...]:
+    """For people: of how many tool servers that the task names its agents have nothing."""
+    told = {one.server for one in offered.tools} | {one.server for one in offered.hidden if one.tool}
+    missed = {one.server for one in offered.hidden if one.server in named} - told
+    if not missed:
+        return ()
+    return (f"{counted(len(missed), 'tool server')} that the task names: nothing there; `show TASK --tools` says why",)
 
 
 @cache
@@ -128,12 +148,17 @@ class Desk:
         """The tools of one agent, those of tool servers after ours, and which of them it sees at this point."""
         documents = await self.store.documents(run.task_id, run.reader)
         own = self.toolbox(run.role, tables=any(is_table(one.name) for one in documents), delegates=True)
-        given = (await self.store.task(run.task_id, run.reader)).request.procedures
+        asked = (await self.store.task(run.task_id, run.reader)).request
+        given = asked.procedures
         if given or any(one.procedure for one in documents):
-            own = replace(own, tools=[*own.tools, ReadSkill(self.store)])
+            files = [ReadSkillFile(self.store)] if any(one.files for one in given) else []
+            own = replace(own, tools=[*own.tools, ReadSkill(self.store), *files])
         if self.servers is not None:
-            offered = await self.servers.tools({tool.name for tool in own.tools})
-            own = replace(own, tools=[*own.tools, *await self._foreign(run, self.servers, offered)])
+            offered = await self.servers.tools({tool.name for tool in own.tools}, asked.servers)
+            foreign = await self._foreign(run, self.servers, offered)
+            own = replace(own, tools=[*own.tools, *foreign], notes=_missed(offered, asked.servers or ()))
+        elif asked.servers:
+            own = replace(own, notes=(NO_SERVERS,))
         system = estimate_text(role_prompt(run.role)) if own.tools else 0
         return projected(own, Seen(run, terms, transcript, system), self.policy)
 

@@ -27,6 +27,7 @@ from waystation.cli.render import doing_text, happened, task_screen
 from waystation.client import Client
 from waystation.client.task_json import task_json
 from waystation.domain.amount import Amount, amount_text, used_text
+from waystation.domain.details import counted
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.progress import elapsed
 from waystation.domain.task import Approval, TaskPhase, TaskProgress
@@ -309,7 +310,8 @@ def remark_on(progress: TaskProgress) -> str:
 def tell_of(submitted: Submitted) -> None:
     """What its agents follow, its warnings, its id, its page."""
     for one in submitted.procedures:
-        say(f"Agents follow the procedure {one.name} (sha256 {one.digest}).")
+        what = f"skill {one.name}, {counted(len(one.names), 'file')}" if one.skill else f"procedure {one.name}"
+        say(f"Agents follow the {what} (sha256 {one.digest}).")
     for warning in submitted.warnings:
         say(f"Warning: {warning}")
     say(f"{submitted.task_id}  {submitted.ui_url or ''}".rstrip())

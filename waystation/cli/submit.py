@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from waystation.adapters.clock import utc_now
-from waystation.adapters.documents.sources import Loaded, load_documents, load_procedures
+from waystation.adapters.documents.sources import Loaded, load_documents, load_procedures, load_skills
 from waystation.cli.console import say
 from waystation.cli.follow import see_through, tell_of, tell_of_unattended
 from waystation.cli.options import Deadline, JsonOption, parse_budget, parse_limit, parse_tokens, unattended
@@ -21,11 +21,12 @@ from waystation.domain.budget import Mode
 from waystation.domain.compaction.policy import Strategy
 from waystation.domain.compaction.strategies import LAST
 from waystation.domain.decisions import Unattended
+from waystation.domain.documents import LeftOut
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.leg import AgentTerms
 from waystation.domain.memory import MemoryScope
 from waystation.domain.presets import REQUEST, Choices, Preset
-from waystation.domain.procedures import is_named_like_one
+from waystation.domain.procedures import GivenProcedure, checked, is_named_like_one
 from waystation.domain.roles import step_roles
 from waystation.domain.task import (
     LARGEST_WINDOW,
@@ -41,6 +42,8 @@ from waystation.task_view import Submitted
 from waystation.terms import choices
 
 app = typer.Typer()
+NO_SERVER = "none"
+"""No tool server may be called so where a task is to name it."""
 
 
 @app.command()
@@ -62,6 +65,8 @@ def submit(
     accept: Annotated[list[str] | None, typer.Option(help="A criterion of the report; repeatable.")] = None,
     instructions: Annotated[Path | None, typer.Option(help="File with instructions for the agents.")] = None,
     procedures: Annotated[list[Path] | None, typer.Option(help="Markdown file or folder that agents follow.")] = None,
+    skills: Annotated[list[Path] | None, typer.Option(help="Folder with SKILL.md, or of such folders.")] = None,
+    servers: Annotated[str | None, typer.Option(help="MCP servers by name: a,b; default; default,c; none.")] = None,
     request_id: Annotated[str | None, typer.Option(help="The same id again finds the same task.")] = None,
     review_plan: Annotated[bool, typer.Option("--review-plan", help="Wait with the plan for a person.")] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
@@ -80,10 +85,10 @@ def submit(
         session=own_session(identity) if session is None else session,
         request_id=identity,
         unattended=unattended(top_up, answer_by, then, utc_now().astimezone()),
-        preset=preset,
-        procedures=load_procedures(procedures or ([settings.procedures.expanduser()] if settings.procedures else [])),
+        review_plan=review_plan or None,
+        procedures=_to_follow(settings, procedures or [], skills or []),
     )
-    chosen = {"mode": mode, "strategy": strategy, "memory": memory, "review_plan": review_plan or None}
+    chosen = {"mode": mode, "strategy": strategy, "memory": memory, "preset": preset, "servers": named_servers(servers)}
     whole = _with_amounts(request.model_copy(update=chosen), budget, agent_budget, ceiling, window)
     raise typer.Exit(asyncio.run(_submit(settings, whole, _load(docs or []), detach=detach, as_json=as_json)))
 
@@ -101,6 +106,29 @@ def _with_amounts(
     return TaskRequest.model_validate({**request.model_dump(), **given})
 
 
+def named_servers(written: str | None) -> tuple[str, ...] | None:
+    """As they were written, with commas between. Raises BadInput."""
+    if written is None:
+        return None
+    names = tuple(dict.fromkeys(name.strip() for name in written.split(",")))
+    if names == (NO_SERVER,):
+        return ()
+    if NO_SERVER in names or "" in names:
+        raise BadInput(f"--servers {written!r}: give names with commas between, like time,wiki; or `{NO_SERVER}` alone")
+    return names
+
+
+def _to_follow(settings: Settings, procedures: list[Path], skills: list[Path]) -> tuple[GivenProcedure, ...]:
+    """Both kinds, those of the settings where no procedures are named. Raises BadInput."""
+    given = load_procedures(procedures or ([settings.procedures.expanduser()] if settings.procedures else []))
+    found = load_skills(skills)
+    _tell_left_out(found.left_out)
+    try:
+        return checked((*given, *found.given))
+    except ValueError as error:
+        raise BadInput(f"--procedures and --skills: {error}") from None
+
+
 def text_of(path: Path) -> str:
     """Instructions in a file. Raises BadInput."""
     try:
@@ -114,9 +142,13 @@ def text_of(path: Path) -> str:
 
 def _load(paths: list[Path]) -> Loaded:
     loaded = load_documents(paths) if paths else Loaded(documents=())
-    for item in loaded.left_out:
-        say(f"skipped {item.name}: {item.reason}")
+    _tell_left_out(loaded.left_out)
     return loaded
+
+
+def _tell_left_out(left_out: Sequence[LeftOut]) -> None:
+    for item in left_out:
+        say(f"skipped {item.name}: {item.reason}")
 
 
 async def _submit(settings: Settings, request: TaskRequest, loaded: Loaded, *, detach: bool, as_json: bool) -> int:
@@ -125,6 +157,7 @@ async def _submit(settings: Settings, request: TaskRequest, loaded: Loaded, *, d
         documents = loaded.documents or await _known_documents(client, request.session)
         row = await client.prepare(request)
         tell_terms(settings, row, len(documents))
+        _tell_servers(row, inherited=request.servers is None)
         _tell_likely(documents)
         submitted = await hand_in(client, row, documents)
         return await see_through(client, settings, submitted.task_id, detach=detach, as_json=as_json)
@@ -174,12 +207,19 @@ def tell_terms(settings: Settings, row: TaskRow, documents: int) -> None:
         say(f"The built-in offline model does the work: it extracts and does not reason{step}.")
 
 
+def _tell_servers(row: TaskRow, *, inherited: bool) -> None:
+    """Which a task names is told with where that is from."""
+    if (named := row.request.servers) is not None:
+        whence = f"No --servers: as the newest task in session {row.request.session}. " if inherited else ""
+        say(f"{whence}Tool servers: {', '.join(named) or NO_SERVER}.")
+
+
 def _tell_likely(documents: Sequence[SourceDocument]) -> None:
     """Where files are named as procedures were once: who relies on that should learn of it here."""
     if count := sum(is_named_like_one(one.name) for one in documents):
         say(
             f"{counted(count, 'document')} in folders named skills: read as documents, not followed. Give --procedures "
-            "for what agents are to follow."
+            "or --skills for what agents are to follow."
         )
 
 

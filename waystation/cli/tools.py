@@ -5,7 +5,7 @@ Which tools the agents of a task see now, which are hidden and why: from its sto
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
 from itertools import groupby
@@ -39,19 +39,19 @@ def tools(
 
     What a server says of its tools, also that one only reads, nobody has checked. Exit code 3 if one tells nothing.
     """
-    found = asyncio.run(_found(file))
+    found, by_name = asyncio.run(_found(file))
     if as_json:
         print_json(found)
     else:
-        for line in lines(found):
+        for line in lines(found, by_name):
             print_text(line)
     raise typer.Exit(UNREACHABLE if _silent(found) else OK)
 
 
-def lines(found: ForeignTools) -> Iterator[str]:
-    """A block for each server, in the file's order, and what is hidden behind it."""
+def lines(found: ForeignTools, by_name: Collection[str] = ()) -> Iterator[str]:
+    """A block for each server, in the file's order, and what is hidden behind it. `by_name`: those to be named."""
     for server, specs in groupby(found.tools, key=lambda spec: spec.server):
-        yield server
+        yield f"{server} (for tasks that name it)" if server in by_name else server
         yield from (f"  {spec.name}  {_notes(spec)}" for spec in specs)
     if found.hidden:
         yield "hidden"
@@ -66,13 +66,16 @@ def _silent(found: ForeignTools) -> set[str]:
     return {one.server for one in found.hidden} - told
 
 
-async def _found(file: Path) -> ForeignTools:
+async def _found(file: Path) -> tuple[ForeignTools, frozenset[str]]:
+    """Of all servers, and which of them only tasks have that name them."""
     # The protocol's library takes half a second to load.
     from waystation.adapters.mcp.config import load_servers  # noqa: PLC0415
     from waystation.adapters.mcp.servers import McpServers  # noqa: PLC0415
 
-    async with aclosing(McpServers(load_servers(file, os.environ))) as servers:
-        return await servers.tools()
+    known = load_servers(file, os.environ)
+    async with aclosing(McpServers(known)) as servers:
+        found = await servers.tools(servers=[one.name for one in known])
+    return found, frozenset(one.name for one in known if one.by_name)
 
 
 def _notes(spec: ForeignToolSpec) -> str:
@@ -132,7 +135,8 @@ async def tools_shown(client: Client, settings: Settings, task_id: str, agent: s
 
 async def _of(desk: Desk, run: RunRef, terms: AgentTerms) -> AgentTools:
     toolbox = await desk.toolbox_of(run, terms, await desk.store.load(run.run_id, run.reader))
-    kept_back = () if desk.servers is None else (await desk.servers.tools()).hidden
+    named = (await desk.store.task(run.task_id, run.reader)).request.servers
+    kept_back = () if desk.servers is None else (await desk.servers.tools(servers=named)).hidden
     seen = toolbox.projection or Projection(phase="executing", budget=0, shown=(), hidden=())
     limits = {
         tool: tuple(f"{parameter} {limit.words}" for parameter, limit in of_tool.items())

@@ -17,6 +17,7 @@ from pydantic import Field
 
 from waystation.adapters.clock import utc_now
 from waystation.adapters.documents.sources import Loaded, load_documents
+from waystation.adapters.mcp.config import server_names
 from waystation.adapters.prices import load_prices
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.texts import described
@@ -26,6 +27,7 @@ from waystation.domain.continuation import forked
 from waystation.domain.decisions import Unattended
 from waystation.domain.documents import Document, DocumentChange, DocumentSet, LeftOut, as_known, changes, updated
 from waystation.domain.errors import BadInput, RequestConflict, UnknownTask
+from waystation.domain.foreign import USUAL
 from waystation.domain.ownership import OfTask, OfTenant
 from waystation.domain.passages import beyond
 from waystation.domain.progress import progress_of
@@ -70,7 +72,17 @@ async def new_row(settings: Settings, store: SqlStore, request: TaskRequest) -> 
     for what, name in (("a session", request.session), ("a tenant", request.tenant)):
         if CONTROL.search(name):
             raise BadInput(f"the name of {what} is one line without control characters; {name!r} is not")
+    _require_servers(settings, request.servers or ())
     return await task_row_of(request, settings, EarlierTasks(store), load_prices(settings.prices), utc_now())
+
+
+def _require_servers(settings: Settings, named: Sequence[str]) -> None:
+    """Raises BadInput for tool servers that the config file does not have, where it is on this machine, too."""
+    if settings.tool_servers is not None and not {USUAL}.issuperset(named):
+        known = server_names(settings.tool_servers)
+        if unknown := [name for name in named if name not in {USUAL, *known}]:
+            there = ", ".join(known) or "none"
+            raise BadInput(f"there is no tool server {unknown[0]!r} in {settings.tool_servers}; there are: {there}")
 
 
 async def handed_in(
@@ -182,6 +194,7 @@ def _request(row: TaskRow, wish: ForkWish) -> TaskRequest:
     changes: dict[str, object] = {
         "request_id": wish.request_id,
         "forked_from": ForkedFrom(task_id=row.ref.task_id, step=wish.step),
+        "servers": (USUAL,) if asked.servers is None else asked.servers,
     }
     if wish.instructions is not None:
         changes["instructions"] = wish.instructions

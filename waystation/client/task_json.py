@@ -1,7 +1,4 @@
-"""What `--json` prints of a task, and `waystation serve` answers: keys that stay.
-
-What `--json` prints of a request for money, or for a call, and of its answer: keys that stay.
-"""
+"""What `--json` prints of a task, of its requests and their answers, and `waystation serve` answers: keys that stay."""
 
 from datetime import datetime
 from pathlib import Path
@@ -297,7 +294,7 @@ class ProcedureJson(Value):
 
 
 class TaskJson(Value):
-    """A task. `cost_usd` is null where a model without a known price was used."""
+    """A task. `cost_usd` is null where a model without a known price was used, `servers` where it names none."""
 
     task_id: str
     workflow_id: str
@@ -330,6 +327,7 @@ class TaskJson(Value):
     passages_refused: tuple[str, ...]
     characters_not_remembered: int
     procedures: tuple[ProcedureJson, ...]
+    servers: tuple[str, ...] | None
     session: str
 
 
@@ -370,6 +368,7 @@ def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
         passages_refused=view.passages_refused,
         characters_not_remembered=view.characters_not_remembered,
         procedures=tuple(ProcedureJson(name=one.name, sha256=one.digest) for one in view.procedures),
+        servers=view.servers,
         session=view.session,
     )
 

@@ -20,9 +20,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from itertools import groupby
-from typing import Literal, NamedTuple, final
+from typing import Annotated, Literal, NamedTuple, final
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue, StringConstraints
 
 from waystation.domain.lookalikes import CLOSING, OPENING, READINGS, SEPARATORS
 from waystation.domain.privacy import PLACEHOLDER, Redacted, beginning
@@ -302,6 +302,14 @@ class ToolDefinition(Value):
     def changed(self, now: "ToolDefinition") -> tuple[str, ...]:
         """What is other now."""
         return tuple(name for name, digest in now.parts.items() if self.parts.get(name) != digest)
+
+
+USUAL = "default"
+"""Among names of tool servers it stands for those that a task has which names none."""
+ServerNames = Annotated[
+    tuple[Annotated[str, StringConstraints(min_length=1, max_length=100)], ...], Field(max_length=50)
+]
+"""Those that a task may use. `USUAL` may be among them."""
 
 
 class ForeignToolSpec(Value):

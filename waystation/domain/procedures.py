@@ -1,5 +1,8 @@
 """Procedures: what a user wants done in which way, as Markdown files that are handed in as that and as nothing else.
 
+A skill is a procedure in the form that other clients use: a folder with `SKILL.md` and files that this refers to.
+Agents are told when it is used, and read it and its files by tools. Nothing of it is ever run.
+
 They are the user's words, like the instructions of a task, and no evidence: agents follow them and do not cite them.
 What stands among the documents is never one. Tasks of before procedures were handed in apart are the exception: they
 took theirs from folders `skills` among the documents, and go on with them.
@@ -8,22 +11,31 @@ took theirs from folders `skills` among the documents, and go on with them.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import PurePosixPath
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from waystation.domain.documents import Document
 from waystation.domain.value import Input, Value
 from waystation.patterns import proven
 
 FOLDER, SUFFIX = "skills", ".md"
+SKILL_FILE = "SKILL.md"
 MOST_PROCEDURES = 50
 """Of one task."""
 PROCEDURE_CHARACTERS = 20_000
 """Of one procedure."""
+SKILL_CHARACTERS = 50_000
+"""Of a skill, and of each of its files: what has more than fits a window is read in pieces."""
+MOST_SKILL_FILES = 100
+"""Of one skill."""
 MOST_TOGETHER = 200_000
-"""Characters of all procedures of a task: they stand in its request."""
+"""Characters of all procedures of a task, files of skills included: they stand in its request."""
 _LONGEST_NAME = 200
-_DESCRIPTION_CHARACTERS = 300
+DESCRIPTION_CHARACTERS = 1_024
+"""As the form of skills has it: an agent decides by it alone whether it reads on. Other procedures have fewer."""
+_SIZES, _SKILL_SIZES = (PROCEDURE_CHARACTERS, 300), (SKILL_CHARACTERS, DESCRIPTION_CHARACTERS)
+"""Most characters below the front matter, and of a description."""
 LEAST_FIT = 0.3
 """From which on a procedure is shown with the contract, from 0 to 1. Others are read by whoever wants them."""
 _FENCE = "---"
@@ -34,17 +46,42 @@ _STEM = 5
 _SAY_NOTHING = frozenset({"about", "every", "from", "have", "into", "must", "that", "this", "what", "when", "with"})
 
 
+class SkillFile(Input):
+    """A file beside a skill's `SKILL.md`."""
+
+    name: str = Field(min_length=1, max_length=_LONGEST_NAME)
+    """Its path in the folder, like `references/tides.md`; one line."""
+    text: str = Field(max_length=SKILL_CHARACTERS)
+
+
 class GivenProcedure(Input):
     """A procedure as a person hands it in."""
 
     name: str = Field(min_length=1, max_length=_LONGEST_NAME)
-    """Of its file; one line."""
+    """Of its file, or of a skill's folder; one line."""
     text: str
+    """Of a skill that of its `SKILL.md`."""
+    skill: bool = False
+    files: tuple[SkillFile, ...] = Field(default=(), max_length=MOST_SKILL_FILES)
+    """Of a skill."""
 
     @property
     def digest(self) -> str:
-        """SHA-256 over the text's UTF-8 bytes, in hex: by which a person sees what agents were told to follow."""
-        return sha256(self.text.encode()).hexdigest()
+        """SHA-256 over the text's UTF-8 bytes, in hex: by which a person sees what agents were told to follow.
+
+        Of a skill that of what `sha256sum` prints of `SKILL.md` and then of its files, by name.
+        """
+        own = sha256(self.text.encode()).hexdigest()
+        if not self.skill:
+            return own
+        files = sorted((file.name, sha256(file.text.encode()).hexdigest()) for file in self.files)
+        lines = [f"{digest}  {name}\n" for name, digest in [(SKILL_FILE, own), *files]]
+        return sha256("".join(lines).encode()).hexdigest()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of what is in the folder of a skill."""
+        return (SKILL_FILE, *(file.name for file in self.files))
 
 
 class Procedure(Value):
@@ -56,6 +93,9 @@ class Procedure(Value):
     description: str
     text: str
     """Without the front matter."""
+    skill: bool = False
+    """It is read by whoever wants it, and shown to nobody before."""
+    files: tuple[SkillFile, ...] = ()
 
     def relevance(self, goal: str) -> float:
         """From 0 to 1: the share of the words of its name and description that the goal has, too."""
@@ -91,41 +131,42 @@ def checked(given: tuple[GivenProcedure, ...]) -> tuple[GivenProcedure, ...]:
     if len(given) > MOST_PROCEDURES:
         raise ValueError(f"{len(given)} procedures were given; a task has {MOST_PROCEDURES} at most")
     for one in given:
-        if not one.name.isprintable():
-            raise ValueError(f"the name of a procedure is one line that can be shown; {one.name!r} is not")
-    for one in first_of_each_name(procedure_of(one.name, one.text) for one in given):
+        if wrong := [name for name in (one.name, *one.names) if not name.isprintable()]:
+            raise ValueError(f"the name of a procedure is one line that can be shown; {wrong[0]!r} is not")
+        if one.files and not one.skill:
+            raise ValueError(f"the procedure {one.name} has files: skills alone do")
+    for one in first_of_each_name(map(usable, given)):
         if isinstance(one, Malformed):
             raise ValueError(f"the procedure {one.document} cannot be used: {one.reason}")
-    if (size := sum(len(one.text) for one in given)) > MOST_TOGETHER:
+    if (size := sum(len(part.text) for one in given for part in (one, *one.files))) > MOST_TOGETHER:
         raise ValueError(f"the procedures have {size:,} characters together; {MOST_TOGETHER:,} are the most")
     return given
 
 
-def procedure_of(document: str, text: str) -> Procedure | Malformed:
-    """Read from front matter with `name` and `description`; else the first heading describes it, the file names it."""
-    lines = text.strip().splitlines()
-    fields: Mapping[str, str] = {}
-    if lines and lines[0].rstrip() == _FENCE:
-        ends = [place for place, line in enumerate(lines[1:], 1) if line.rstrip() == _FENCE]
-        if not ends:
-            return Malformed(document=document, reason="its front matter has no end")
-        fields, lines = _fields(lines[1 : ends[0]]), lines[ends[0] + 1 :]
-    body = "\n".join(lines).strip()
-    description = fields.get("description") or next(_headings(lines), "")
-    if not body:
-        return Malformed(document=document, reason="it says nothing")
-    if not description:
-        return Malformed(document=document, reason="it has neither a description nor a heading")
-    if len(body) > PROCEDURE_CHARACTERS:
-        return Malformed(
-            document=document, reason=f"it has {len(body):,} characters, {PROCEDURE_CHARACTERS:,} are the most"
-        )
-    return Procedure(
-        document=document,
-        name=fields.get("name") or PurePosixPath(document).stem,
-        description=" ".join(description.split())[:_DESCRIPTION_CHARACTERS],
-        text=body,
-    )
+Procedures = Annotated[tuple[GivenProcedure, ...], AfterValidator(checked)]
+"""Those of a task."""
+
+
+def usable(given: GivenProcedure) -> Procedure | Malformed:
+    """What agents can follow of it, or why not. The front matter of a skill names and describes it; what else does not
+    say its name has that of its file, and its first heading describes it.
+    """
+    if (parts := _parts(given.text)) is None:
+        return Malformed(document=given.name, reason="its front matter has no end")
+    (fields, body), skill, document = parts, given.skill, given.name
+    name = fields.get("name") or ("" if skill else PurePosixPath(document).stem)
+    described = fields.get("description") or ("" if skill else next(_headings(body.splitlines()), ""))
+    most, shown = _SKILL_SIZES if skill else _SIZES
+    faults = {
+        "it says nothing": not body,
+        f"the front matter of its {SKILL_FILE} lacks a name or a description": skill and not (name and described),
+        "it has neither a description nor a heading": not described,
+        f"it has {len(body):,} characters, {most:,} are the most": len(body) > most,
+    }
+    if reason := next((reason for reason, holds in faults.items() if holds), None):
+        return Malformed(document=document, reason=reason)
+    about = " ".join(described.split())[:shown]
+    return Procedure(document=document, name=name, description=about, text=body, skill=skill, files=given.files)
 
 
 def first_of_each_name(found: Iterable[Procedure | Malformed]) -> tuple[Procedure | Malformed, ...]:
@@ -141,6 +182,15 @@ def first_of_each_name(found: Iterable[Procedure | Malformed]) -> tuple[Procedur
             if isinstance(one, Procedure):
                 taken[one.name] = one.document
     return tuple(checked)
+
+
+def _parts(text: str) -> tuple[Mapping[str, str], str] | None:
+    """The known fields of front matter, if there is any, and what stands below; None where it has no end."""
+    lines = text.strip().splitlines()
+    if not lines or lines[0].rstrip() != _FENCE:
+        return {}, text.strip()
+    ends = [place for place, line in enumerate(lines[1:], 1) if line.rstrip() == _FENCE]
+    return (_fields(lines[1 : ends[0]]), "\n".join(lines[ends[0] + 1 :]).strip()) if ends else None
 
 
 def _fields(lines: Iterable[str]) -> dict[str, str]:

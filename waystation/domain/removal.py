@@ -378,9 +378,8 @@ def orders_of(tasks: Sequence[TaskRef]) -> tuple[ForgetOrder, ...]:
 
 def forgotten_row(row: TaskRow) -> TaskRow:
     """The task without a word of anybody: what it cost and how it ended stays."""
-    request = TaskRequest.model_validate(
-        {**row.request.model_dump(), "question": FORGOTTEN, "instructions": "", "accept": (), "left_out": ()}
-    )
+    nothing: dict[str, object] = {"instructions": "", "accept": (), "left_out": (), "procedures": (), "servers": None}
+    request = TaskRequest.model_validate({**row.request.model_dump(), "question": FORGOTTEN, **nothing})
     progress = None if row.progress is None else _without_text(row.progress)
     return row.model_copy(update={"request": request, "title": FORGOTTEN, "progress": progress})
 

@@ -1,8 +1,7 @@
 """A task: what a person asks for, under which terms, how far it is, and how it ended.
 
-Where a forked task comes from, and what of that it reuses.
-
-What a person tells a task at work, and who has heard it: each agent once, as a message of the user's own.
+Where a forked task comes from and what it reuses; what a person tells a task at work, and who has heard it: each agent
+once, as a message of the user's own.
 """
 
 import hashlib
@@ -20,13 +19,14 @@ from waystation.domain.compaction.outcome import AgentCompaction, ContextEdit
 from waystation.domain.compaction.policy import Strategy
 from waystation.domain.decisions import ActionQuestion, Unattended
 from waystation.domain.documents import DocumentsUpdate, KeptUpdate, LeftOut
+from waystation.domain.foreign import ServerNames
 from waystation.domain.leg import RoleTerms
 from waystation.domain.memory import MemoryScope
 from waystation.domain.ownership import OfSession, OfTask, OfTenant
 from waystation.domain.plan import PLANNING_ID, PlanRevision, Review
 from waystation.domain.presets import Preset
 from waystation.domain.privacy import Policy
-from waystation.domain.procedures import GivenProcedure, checked
+from waystation.domain.procedures import Procedures
 from waystation.domain.transcript import Message, Text
 from waystation.domain.value import Input, Value
 
@@ -97,7 +97,6 @@ SMALLEST_WINDOW, LARGEST_WINDOW = 2_000, 1_000_000
 SHORT_HASH = 16
 OWN_SESSION = 12
 """Hexadecimal digits in the name of a session that one task has for itself."""
-
 HIGHEST_BUDGET = 1_000_000_000
 LOWEST_BUDGET_MICRO_USD, HIGHEST_BUDGET_MICRO_USD = 1_000, 1_000_000 * 1_000_000
 
@@ -151,7 +150,9 @@ class TaskRequest(Input):
     forked_from: ForkedFrom | None = None
     since: str | None = None
     """An earlier task of the session: the report opens with what changed since its report."""
-    procedures: Annotated[tuple[GivenProcedure, ...], AfterValidator(checked)] = ()
+    servers: ServerNames | None = None
+    """Tool servers of the workers that its agents may use; by default as the session's newest task."""
+    procedures: Procedures = ()
     """What agents are to follow, beside the instructions. Nothing among the documents is."""
 
     @model_validator(mode="before")
@@ -337,7 +338,6 @@ AuditEntry = Approval | Refusal | ContextEdit | Telling | KeptUpdate | Resolutio
 """What the store keeps of people's decisions and words, and of what tools were given of the vault. An edit is kept
 twice: asked for, and what became of it.
 """
-
 StepState = Literal["waiting", "working", "compacting", "delegating", "paused", "done", "partial", "skipped"]
 
 

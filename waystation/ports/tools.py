@@ -46,8 +46,8 @@ class TableEngine(Protocol):
 class ToolServers(Protocol):
     """Servers of tools that are not ours."""
 
-    async def tools(self, taken: Collection[str] = ()) -> ForeignTools:
-        """What they offer, under names that are not among `taken`.
+    async def tools(self, taken: Collection[str] = (), servers: Sequence[str] | None = None) -> ForeignTools:
+        """What these servers offer (`ServerNames`; None: the usual ones), under names that are not among `taken`.
 
         A server that does not answer is among what is hidden, with the reason; it is asked again some time later. What
         a server has offered once stays as it was for as long as this process lives.

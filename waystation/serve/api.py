@@ -22,8 +22,9 @@ from waystation.domain.compaction.audit import ShownTranscript, shown
 from waystation.domain.compaction.history import view
 from waystation.domain.documents import Document
 from waystation.domain.errors import BadInput
-from waystation.domain.foreign import plain
+from waystation.domain.foreign import ServerNames, plain
 from waystation.domain.memory import Excerpt, MemoryQuery
+from waystation.domain.procedures import Procedures
 from waystation.domain.progress import Bill
 from waystation.domain.signals import Action, Answer, EditInput
 from waystation.domain.task import SourceDocument, TaskPhase, TaskRequest, own_session, session_hash, tenant_hash
@@ -105,6 +106,10 @@ class NewTask(Input):
     session: str | None = Field(default=None, min_length=1, max_length=200)
     budget: str | None = Field(default=None, max_length=60)
     mode: Mode | None = None
+    servers: ServerNames | None = None
+    """Tool servers of the workers, by name; without any, those of the session's newest task."""
+    procedures: Procedures = ()
+    """What agents are to follow: a name and a text; of a skill those of its folder and `SKILL.md`, and its files."""
     documents: tuple[SourceDocument, ...] = Field(default=(), max_length=MOST_DOCUMENTS)
     """Names and texts; without any, those of the session's newest task."""
 
@@ -181,7 +186,7 @@ async def take_in(client: Client, tenant: str, new: NewTask, request_id: str) ->
     documents = new.documents or await client.documents_of_session(session)
     if not documents:
         raise BadInput("give the documents to work on, or the session of an earlier task to go on with those of it")
-    told = new.model_dump(include={"question", "instructions", "accept", "mode"})
+    told = new.model_dump(include={"question", "instructions", "accept", "mode", "procedures", "servers"})
     request = TaskRequest.model_validate(
         {**told, "tenant": tenant, "session": session, "request_id": request_id, "budget": written_limit(new.budget)}
     )

@@ -6,7 +6,7 @@ The descriptions of the installed Python distributions as Markdown: documents th
 
 What documents are called: as the person gave them, unique, and usable inside a citation `[name:12-18]`.
 
-Procedures as they are handed in: Markdown files that a person names, or a folder of them.
+Procedures as they are handed in: Markdown files that a person names, or a folder of them; and skills, each a folder.
 """
 
 import os
@@ -21,7 +21,16 @@ from waystation.adapters.documents.extract import Extracted, Unreadable
 from waystation.adapters.documents.reader import SECONDS_A_FILE, ChildReader, file_fingerprint, read_file
 from waystation.domain.documents import LeftOut
 from waystation.domain.errors import BadInput
-from waystation.domain.procedures import PROCEDURE_CHARACTERS, SUFFIX, GivenProcedure, checked
+from waystation.domain.procedures import (
+    MOST_SKILL_FILES,
+    PROCEDURE_CHARACTERS,
+    SKILL_CHARACTERS,
+    SKILL_FILE,
+    SUFFIX,
+    GivenProcedure,
+    SkillFile,
+    checked,
+)
 from waystation.domain.task import SourceDocument
 from waystation.domain.value import Value
 from waystation.patterns import proven
@@ -212,7 +221,7 @@ def _files(folder: Path, left_out: list[LeftOut], closed: Path | None) -> Iterat
             path = Path(here, name)
             # What lies outside was not given: a link must not carry somebody's keys into a task.
             if not Path(os.path.realpath(path)).is_relative_to(root):
-                leave_out(str(path), "a link that leads out of the folder; give its target by itself")
+                leave_out(str(path), _LEADS_OUT)
             elif name not in links:
                 yield path
 
@@ -269,8 +278,9 @@ def _markdown(headers: PackageMetadata) -> str:
     return "\n".join([f"# {headers['Name']} {headers['Version']}", "", *lines, "", description.strip()]).strip() + "\n"
 
 
-_MOST_BYTES = 8 * PROCEDURE_CHARACTERS
+_BYTES_A_CHARACTER = 8
 """Of a file: more than any procedure has in UTF-8 with its front matter."""
+_LEADS_OUT = "a link that leads out of the folder; give its target by itself"
 
 
 def load_procedures(paths: Sequence[Path]) -> tuple[GivenProcedure, ...]:
@@ -302,17 +312,89 @@ def _procedure_files(given: Path) -> Iterator[tuple[Path, Named]]:
         raise BadInput(f"--procedures {given}: there is no Markdown file ({SUFFIX}) in it")
 
 
-def _text(path: Path) -> str:
+class Skills(NamedTuple):
+    """Skills, and what of their folders no agent can read."""
+
+    given: tuple[GivenProcedure, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def load_skills(paths: Sequence[Path]) -> Skills:
+    """The skills in these folders: each has a `SKILL.md`, or is a folder of such folders.
+
+    Files that are no text, or too long, are left out and named; a skill that cannot be followed is refused. Raises
+    BadInput naming the folder and the cause.
+    """
+    left_out: list[LeftOut] = []
+    folders = {os.path.realpath(one): one for given in paths for one in _skill_folders(given, left_out)}
+    names = unique_names([Named(short=one.name or one.resolve().name, long=str(one)) for one in folders.values()])
+    found = [_skill(folder, name, left_out) for name, folder in zip(names, folders.values(), strict=True)]
+    try:
+        return Skills(checked(tuple(found)), tuple(left_out))
+    except ValueError as error:
+        raise BadInput(f"--skills: {error}") from None
+
+
+def _skill_folders(given: Path, left_out: list[LeftOut]) -> Iterator[Path]:
+    """The folder itself where it is a skill; else those in it that are, by name."""
+    folder = given.parent if given.name == SKILL_FILE else given
+    if (folder / SKILL_FILE).is_file():
+        yield folder
+        return
+    below = [one.parent for one in sorted(folder.glob(f"*/{SKILL_FILE}")) if not _unwanted(one.parent.name)]
+    if not below:
+        raise BadInput(
+            f"--skills {given}: neither it nor a folder in it has a {SKILL_FILE}. Give the folder of a skill."
+        )
+    for one in below:
+        if Path(os.path.realpath(one)).is_relative_to(os.path.realpath(folder)):
+            yield one
+        else:
+            left_out.append(LeftOut(name=citable(one.name), reason=_LEADS_OUT))
+
+
+def _skill(folder: Path, name: str, left_out: list[LeftOut]) -> GivenProcedure:
+    own, without, files = folder / SKILL_FILE, list[LeftOut](), list[SkillFile]()
+    paths = list(_files(folder, without))
+    if own not in paths:
+        raise BadInput(f"--skills {own} is {_LEADS_OUT}")
+    if len(paths) > MOST_SKILL_FILES:
+        raise BadInput(f"--skills {folder} has {len(paths):,} files; a skill has {MOST_SKILL_FILES} at most.")
+    for path in paths:
+        short = citable(path.relative_to(folder).as_posix())
+        try:
+            if path != own:
+                files.append(SkillFile(name=short, text=_short(_content(path, SKILL_CHARACTERS))))
+        except Unreadable as unreadable:
+            without.append(LeftOut(name=short, reason=f"it {unreadable}"))
+    left_out += [LeftOut(name=f"{name}/{one.name}", reason=one.reason) for one in without]
+    return GivenProcedure(name=name, text=_text(own, "--skills", SKILL_CHARACTERS), skill=True, files=tuple(files))
+
+
+def _short(text: str) -> str:
+    if len(text) > SKILL_CHARACTERS:
+        raise Unreadable(f"has {len(text):,} characters, {SKILL_CHARACTERS:,} are the most")
+    return text
+
+
+def _text(path: Path, option: str = "--procedures", most: int = PROCEDURE_CHARACTERS) -> str:
+    try:
+        return _content(path, most)
+    except Unreadable as unreadable:
+        raise BadInput(f"{option} {path} {unreadable}. Give a text file in UTF-8 that you may read.") from unreadable
+
+
+def _content(path: Path, most: int) -> str:
+    """Of a text file of about so many characters. Raises Unreadable with words to follow its name."""
     try:
         if not path.is_file():
-            raise BadInput(f"--procedures {path} is no file. Give a Markdown file or a folder of them.")
+            raise Unreadable("is no file")
         with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-        if len(content) > _MOST_BYTES:
-            raise BadInput(f"--procedures {path} has more than {_MOST_BYTES:,} bytes: give a shorter procedure.")
+            content = file.read(_BYTES_A_CHARACTER * most + 1)
+        if len(content) > _BYTES_A_CHARACTER * most:
+            raise Unreadable(f"has more than {_BYTES_A_CHARACTER * most:,} bytes")
         return content.decode("utf-8-sig")
     except OSError as error:
-        cause = (error.strerror or "it cannot be opened").lower()
-        raise BadInput(f"--procedures {path} cannot be read: {cause}. Give a file that you may read.") from error
+        raise Unreadable(f"cannot be read ({(error.strerror or 'it cannot be opened').lower()})") from error
     except UnicodeDecodeError as error:
-        raise BadInput(f"--procedures {path} is no UTF-8 text. Save it as plain text in UTF-8.") from error
+        raise Unreadable("is no UTF-8 text") from error

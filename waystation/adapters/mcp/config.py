@@ -5,7 +5,9 @@ Variables in a config file, `${NAME}`, `${env:NAME}` or `${NAME:-default}` as fo
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -56,14 +58,7 @@ class Expansion:
             self.secrets.update(one for one in (value, bare) if len(one) >= SHORTEST_SECRET)
 
 
-def without_secrets(text: str, secrets: Iterable[str]) -> str:
-    """The text without values of the config file that a server repeats. Longest first: one may be part of another."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, "[secret]")
-    return text
-
-
-_EXAMPLE = '{"mcpServers": {"time": {"command": "mcp-server-time"}}}'
+_EXAMPLE = 'it should look like {"mcpServers": {"time": {"command": "mcp-server-time"}}}'
 AsksWhen = Literal["writes", "all", "never"] | tuple[str, ...]
 """Which tools ask a person: all; `writes`, where the server is believed that the others only read; none; or those whose
 name matches a pattern.
@@ -102,12 +97,14 @@ class Server(Value):
     start_s: float
     """From its start, or the first message to it, to its handshake."""
     roles: tuple[AgentRole, ...]
+    by_name: bool = False
+    """Only tasks that name it have it."""
     secrets: frozenset[str] = Field(default=frozenset(), repr=False)
     """Taken out of whatever the server says."""
 
 
 class _Entry(Input):
-    """A server as it is written. Ours are `allow`, `ask`, `timeout`, `start_timeout` and `roles`."""
+    """A server as it is written. Ours are `allow`, `ask`, `timeout`, `start_timeout`, `roles` and `by_name`."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
@@ -125,6 +122,7 @@ class _Entry(Input):
     start_timeout: float = Field(default=60, gt=0, le=600)
     """A server may have to fetch its own program first."""
     roles: tuple[AgentRole, ...] = Field(default=("research",), min_length=1)
+    by_name: bool = False
 
     @model_validator(mode="after")
     def _is_one_thing(self) -> "_Entry":
@@ -150,25 +148,39 @@ def load_servers(path: Path, environment: Mapping[str, str]) -> tuple[Server, ..
 
     Raises BadInput naming the file, the server and the field that cannot be used, never a value.
     """
+    with _told(path):
+        return tuple(_server(name, entry, environment) for name, entry in _enabled(path).items())
+
+
+def server_names(path: Path) -> tuple[str, ...]:
+    """Of those servers, whether or not what their entries refer to is set here. Raises BadInput likewise."""
+    with _told(path):
+        return tuple(_enabled(path))
+
+
+def _enabled(path: Path) -> dict[str, _Entry]:
+    written = _File.model_validate(json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_named_once))
+    return {name: entry for name, entry in written.mcpServers.items() if not entry.disabled}
+
+
+@contextmanager
+def _told(path: Path) -> Generator[None]:
+    """What is wrong with the file, in words that name it. Raises BadInput."""
     try:
-        written = _File.model_validate(json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_named_once))
-        return tuple(
-            _server(name, entry, environment) for name, entry in written.mcpServers.items() if not entry.disabled
-        )
+        yield
+        return
     except OSError as error:
-        raise BadInput(f"the tool server file {path} cannot be read: {error.strerror}") from None
+        fault = f"cannot be read: {error.strerror}"
     except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}: {error.msg}"
-        raise BadInput(f"the tool server file {path} is not JSON ({where}); it should look like {_EXAMPLE}") from None
-    except RecursionError:
-        raise BadInput(f"the tool server file {path} is nested too deep; it should look like {_EXAMPLE}") from None
-    except UnicodeDecodeError:
-        raise BadInput(f"the tool server file {path} is not UTF-8; it should look like {_EXAMPLE}") from None
+        fault = f"is not JSON (line {error.lineno}, column {error.colno}: {error.msg}); {_EXAMPLE}"
+    except (RecursionError, UnicodeDecodeError) as error:
+        fault = f"is {'nested too deep' if isinstance(error, RecursionError) else 'not UTF-8'}; {_EXAMPLE}"
     except ValidationError as error:
-        faults = "; ".join(f"{_place(fault.place)}: {fault.words}" for fault in malformed(error))
-        raise BadInput(f"the tool server file {path} cannot be used: {faults}") from None
+        faults = [f"{_place(fault.place)}: {fault.words}" for fault in malformed(error)]
+        fault = f"cannot be used: {'; '.join(faults)}"
     except BadInput as error:
-        raise BadInput(f"the tool server file {path} cannot be used: {error}") from None
+        fault = f"cannot be used: {error}"
+    raise BadInput(f"the tool server file {path} {fault}")
 
 
 def _server(name: str, entry: _Entry, environment: Mapping[str, str]) -> Server:
@@ -177,16 +189,9 @@ def _server(name: str, entry: _Entry, environment: Mapping[str, str]) -> Server:
         place = _place_of(entry, expansion)
     except BadInput as error:
         raise BadInput(f"mcpServers.{name}: {error}") from None
-    return Server(
-        name=name,
-        place=place,
-        allow=entry.allow,
-        ask=entry.ask,
-        timeout_s=entry.timeout,
-        start_s=entry.start_timeout,
-        roles=entry.roles,
-        secrets=frozenset(expansion.secrets),
-    )
+    terms = entry.model_dump(include={"allow", "ask", "roles", "by_name"})
+    times = {"timeout_s": entry.timeout, "start_s": entry.start_timeout}
+    return Server(name=name, place=place, secrets=frozenset(expansion.secrets), **times, **terms)
 
 
 def _place_of(entry: _Entry, expansion: Expansion) -> Program | Address:
@@ -203,11 +208,9 @@ def _place_of(entry: _Entry, expansion: Expansion) -> Program | Address:
 
 def _named_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """JSON's own rule is that the last one counts: a server would vanish without a word."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise BadInput(f"{next(name for name in names if names.count(name) > 1)} is named twice at one place")
-    return found
+    if twice := [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]:
+        raise BadInput(f"{twice[0]} is named twice at one place")
+    return dict(pairs)
 
 
 def _place(place: tuple[int | str, ...]) -> str:

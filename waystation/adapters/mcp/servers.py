@@ -32,12 +32,13 @@ from mcp.types import (
 )
 from pydantic import JsonValue
 
-from waystation.adapters.mcp.config import Server, without_secrets
+from waystation.adapters.mcp.config import Server
 from waystation.adapters.mcp.keeper import TOO_LONG
 from waystation.adapters.mcp.session import MESSAGE_BYTES, TOO_LONG_WORDS, Session
 from waystation.domain.errors import ToolServerFailed
 from waystation.domain.foreign import (
     RESULT_CHARACTERS,
+    USUAL,
     ForeignName,
     ForeignResult,
     ForeignTools,
@@ -261,6 +262,13 @@ def _left_out(what: str, kind: str, base64: str) -> str:
     return f"({what[0].upper()}{what[1:]} of type {_label(kind)} and about {size:,} bytes was left out: it is no text.)"
 
 
+def without_secrets(text: str, secrets: Iterable[str]) -> str:
+    """The text without values of the config file that a server repeats. Longest first: one may be part of another."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "[secret]")
+    return text
+
+
 def _label(text: str) -> str:
     return " ".join(text[:_LABEL_CHARACTERS].split())
 
@@ -285,17 +293,22 @@ class McpServers:
     def __init__(self, servers: Sequence[Server]) -> None:
         self._sessions = {server.name: Session(server) for server in servers}
         self._listings: dict[str, _Listing] = {}
-        self._listing = asyncio.Lock()
+        self._listing = {server.name: asyncio.Lock() for server in servers}
+        """Apart: a server that is slow keeps those waiting alone whose task uses it."""
 
-    async def tools(self, taken: Collection[str] = ()) -> ForeignTools:
-        """See `ToolServers`. Servers are asked side by side."""
-        async with self._listing:
-            listings = await asyncio.gather(*(self._listed(session) for session in self._sessions.values()))
+    async def tools(self, taken: Collection[str] = (), servers: Sequence[str] | None = None) -> ForeignTools:
+        """See `ToolServers`. Servers are asked side by side; those that are not wanted are not started."""
+        named = frozenset([USUAL] if servers is None else servers)
+        wanted = [one for one in self._sessions.values() if _is_wanted(one.server, named)]
+        missing = [
+            HiddenTool(server=one, tool="", reason=_NOT_THERE) for one in sorted(named - {USUAL, *self._sessions})
+        ]
+        listings = await asyncio.gather(*map(self._listed, wanted))
         specs = list(chain.from_iterable(listing.specs for listing in listings))
         names = model_names([ForeignName(spec.server, spec.tool) for spec in specs], taken)
         return ForeignTools(
             tools=tuple(spec.model_copy(update={"name": names[ForeignName(spec.server, spec.tool)]}) for spec in specs),
-            hidden=tuple(chain.from_iterable(listing.hidden for listing in listings)),
+            hidden=(*chain.from_iterable(listing.hidden for listing in listings), *missing),
         )
 
     async def call(self, spec: ForeignToolSpec, arguments: dict[str, JsonValue]) -> ForeignResult:
@@ -332,11 +345,19 @@ class McpServers:
         await asyncio.gather(*(session.aclose() for session in self._sessions.values()))
 
     async def _listed(self, session: Session) -> _Listing:
-        server = session.server
-        known = self._listings.get(server.name)
-        if known is None or known.good_until < monotonic() or known.told_on != session.opened:
-            known = self._listings[server.name] = await _listing(session)
-        return known
+        name = session.server.name
+        async with self._listing[name]:
+            known = self._listings.get(name)
+            if known is None or known.good_until < monotonic() or known.told_on != session.opened:
+                known = self._listings[name] = await _listing(session)
+            return known
+
+
+_NOT_THERE = "the config file of the worker has no tool server of that name"
+
+
+def _is_wanted(server: Server, named: Collection[str]) -> bool:
+    return server.name in named or (USUAL in named and not server.by_name)
 
 
 async def _called(client: Client, tool: str, arguments: dict[str, JsonValue]) -> CallToolResult:

@@ -44,6 +44,8 @@ class Toolbox:
     """On the values of parameters, by name of the tool, which has these parameters."""
     projection: Projection | None = None
     """Without one it sees all of them."""
+    notes: tuple[str, ...] = ()
+    """For people: what the task asked for and is not among the tools."""
 
     @cached_property
     def offered(self) -> Mapping[str, ToolSpec]:

@@ -4,7 +4,7 @@ The tool that names the task's documents.
 
 The tool that reads a document in pieces, with line numbers.
 
-The tool that shows a procedure of the user's.
+The tools that show a procedure of the user's, and files of a skill.
 
 The tool that reads a large tool result which was put into the store.
 
@@ -22,7 +22,7 @@ from waystation.agents.documents import RedactedDocuments, document_names
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page, shown_lines, stretch
 from waystation.domain.documents import REMOVED_NAME, Document, DocumentHit, ShownDocument, document_named
 from waystation.domain.errors import TextMissing
-from waystation.domain.foreign import one_line, without_tags
+from waystation.domain.foreign import one_line, tagged, without_tags
 from waystation.domain.privacy import whole_until
 from waystation.domain.procedures import Procedure, evidence
 from waystation.domain.projection import FIRST, SOON, urgent
@@ -166,12 +166,52 @@ class ReadSkill(TypedTool[ReadSkillInput]):
 
     async def run(self, arguments: ReadSkillInput, at: CallSite) -> str:
         """Its text, in its tag."""
-        found = await procedures_of(await self._store.task(at.run.task_id, at.run.reader), self._store)
-        for one in found:
-            if isinstance(one, Procedure) and arguments.name in {one.name, one.document}:
-                return as_procedure(one)
-        names = ", ".join(one.name for one in found if isinstance(one, Procedure))
-        raise ToolRefused(f"There is no procedure {arguments.name!r}. There are: {names or 'none'}.")
+        return as_procedure(await _procedure(arguments.name, at.as_written("name"), self._store, at))
+
+
+async def _procedure(name: str, written: str, store: Store, at: CallSite) -> Procedure:
+    """By its own name, or that of its file or folder. Raises ToolRefused.
+
+    As the model wrote it, too: where a document is called almost so, its name was put in the place of that.
+    """
+    found = await procedures_of(await store.task(at.run.task_id, at.run.reader), store)
+    known = [one for one in found if isinstance(one, Procedure)]
+    for one in known:
+        if {name, written} & {one.name, one.document}:
+            return one
+    names = ", ".join(one.name for one in known)
+    raise ToolRefused(f"There is no procedure {name!r}. There are: {names or 'none'}.")
+
+
+class ReadSkillFileInput(ToolInput):
+    """Which file of which skill."""
+
+    skill: str = Field(min_length=1, max_length=300, description="As the contract names it.")
+    file: str = Field(min_length=1, max_length=300, description="As read_skill names it.")
+
+
+class ReadSkillFile(TypedTool[ReadSkillFileInput]):
+    """A whole file; of a long one the toolbox shows the beginning, and says how to read on."""
+
+    name = "read_skill_file"
+    description = "Shows a file of a procedure of the user's that has files. Scripts are there to be read: none is run."
+    rereadable = True
+    originals = frozenset({"skill", "file"})
+    urgency = urgent(SOON)
+    input_model = ReadSkillFileInput
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def run(self, arguments: ReadSkillFileInput, at: CallSite) -> str:
+        """Its text, in its tag."""
+        skill = await _procedure(arguments.skill, at.as_written("skill"), self._store, at)
+        wanted = {name.removeprefix("./") for name in (arguments.file, at.as_written("file"))}
+        for file in skill.files:
+            if file.name in wanted:
+                return tagged("procedure", file.text, name=one_line(skill.name), file=one_line(file.name))
+        names = ", ".join(one_line(file.name) for file in skill.files)
+        raise ToolRefused(f"{one_line(skill.name)} has no file {arguments.file!r}. It has: {names or 'none'}.")
 
 
 class ReadStoredInput(ToolInput):

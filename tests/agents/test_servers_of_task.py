@@ -1,0 +1,165 @@
+"""Tool servers as terms of a task: what it names, its agents have, and its session goes on with."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from tests.agents.conftest import Office
+from tests.agents.office import use
+from waystation.adapters.clock import utc_now
+from waystation.adapters.store import SqlStore
+from waystation.agents.roles import NO_SERVERS
+from waystation.agents.tools.box import Toolbox
+from waystation.cli.submit import named_servers
+from waystation.client.sessions import new_row
+from waystation.domain.errors import BadInput
+from waystation.domain.foreign import ForeignTools, ForeignToolSpec, HiddenTool
+from waystation.domain.removal import forgotten_row
+from waystation.domain.task import TaskRequest
+from waystation.settings import Settings
+from waystation.task_view import known_of
+from waystation.testing import FixedToolServers, ScriptedModel, scripted_reply
+
+WIKI, SHOP = [
+    ForeignToolSpec(
+        server=server,
+        tool="read",
+        name=f"{server}__read",
+        description="Reads.",
+        input_schema={"type": "object"},
+        asks=False,
+    )
+    for server in ("wiki", "shop")
+]
+
+
+class Incomplete(FixedToolServers):
+    """One of them tells nothing."""
+
+    async def tools(self, taken: object = (), servers: Sequence[str] | None = None) -> ForeignTools:
+        found = await super().tools((), servers)
+        return found.model_copy(update={"hidden": (HiddenTool(server="gone", tool="", reason="it is not there"),)})
+
+
+async def box(office: Office, *specs: ForeignToolSpec) -> Toolbox:
+    desk = replace(office.desk, servers=Incomplete(specs))
+    return await desk.toolbox_of(office.run_ref(), office.terms, await office.transcript())
+
+
+def foreign(toolbox: Toolbox) -> set[str]:
+    return {tool.name for tool in toolbox.tools if "__" in tool.name}
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [(None, {"wiki__read", "shop__read"}), (("wiki",), {"wiki__read"}), ((), set[str]())],
+)
+async def test_agents_have_the_servers_that_their_task_names(
+    bare_office: Office, named: tuple[str, ...] | None, expected: set[str]
+) -> None:
+    await bare_office.open_task(servers=named)
+    toolbox = await box(bare_office, WIKI, SHOP)
+    assert foreign(toolbox) == expected
+    assert (toolbox.refusal(use("shop__read")) is None) == ("shop__read" in expected)
+
+
+async def test_a_tool_of_a_named_server_that_changed_asks_again(bare_office: Office) -> None:
+    await bare_office.open_task(servers=["wiki"])
+    assert (await box(bare_office, WIKI, SHOP)).question(use("wiki__read")) is None
+    other = WIKI.model_copy(update={"description": "Sends."})
+    asked = (await box(bare_office, other, SHOP)).question(use("wiki__read"))
+    assert asked is not None
+    assert asked.startswith("It has changed since this task first had it: its description.\n")
+
+
+async def test_people_are_told_of_servers_that_are_named_and_not_there(bare_office: Office) -> None:
+    await bare_office.open_task(servers=["gone", "wiki"])
+    note = "1 tool server that the task names: nothing there; `show TASK --tools` says why"
+    assert (await box(bare_office, WIKI)).notes == (note,)
+    bare = await bare_office.desk.toolbox_of(bare_office.run_ref(), bare_office.terms, await bare_office.transcript())
+    assert bare.notes == (NO_SERVERS,)
+
+
+async def test_a_leg_tells_of_servers_that_are_named_and_not_there(bare_office: Office) -> None:
+    await bare_office.open_task(servers=["wiki"])
+    findings = use("submit_findings", findings=[{"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}])
+    outcome = await bare_office.leg(ScriptedModel([scripted_reply(findings)]))
+    assert NO_SERVERS in outcome.standing.notes
+
+
+async def test_what_is_not_there_and_not_named_is_not_told(bare_office: Office) -> None:
+    await bare_office.open_task()
+    assert (await box(bare_office, WIKI)).notes == ()
+
+
+@pytest.fixture
+async def store(without_server: Settings) -> AsyncIterator[SqlStore]:
+    without_server.home.mkdir()
+    opened = await SqlStore.open(without_server.database_url, utc_now)
+    yield opened
+    await opened.aclose()
+
+
+def asked(request_id: str, servers: tuple[str, ...] | None = None, session: str = "S") -> TaskRequest:
+    return TaskRequest(question="Why?", request_id=request_id, session=session, servers=servers)
+
+
+async def test_a_session_goes_on_with_the_servers_of_its_newest_task(store: SqlStore, without_server: Settings) -> None:
+    first = await new_row(without_server, store, asked("r1", ("wiki",)))
+    await store.register(first, ())
+    second = await new_row(without_server, store, asked("r2"))
+    assert second.request.servers == known_of(second)["servers"] == ("wiki",)
+    await store.register(second, ())
+    assert (await new_row(without_server, store, asked("r3", session="other"))).request.servers is None
+    usual = await new_row(without_server, store, asked("r4", ("default",)))
+    await store.register(usual, ())
+    assert (await new_row(without_server, store, asked("r5"))).request.servers == ("default",)
+    # The same request again is the same task, whatever the session has named since.
+    assert not await store.register(await new_row(without_server, store, asked("r2")), ())
+
+
+async def test_a_name_that_the_config_file_here_does_not_have_is_refused(
+    store: SqlStore, without_server: Settings, tmp_path: Path
+) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text('{"mcpServers": {"wiki": {"command": "x", "env": {"TOKEN": "${NOT_SET_HERE}"}}}}', encoding="utf-8")
+    there = without_server.model_copy(update={"tool_servers": path})
+    assert (await new_row(there, store, asked("r1", ("wiki", "default")))).request.servers == ("wiki", "default")
+    with pytest.raises(BadInput, match=r"there is no tool server 'wik' in .*mcp\.json; there are: wiki"):
+        await new_row(there, store, asked("r2", ("wik",)))
+    # Without the file only the worker knows.
+    assert (await new_row(without_server, store, asked("r3", ("wik",)))).request.servers == ("wik",)
+
+
+async def test_a_task_that_is_forgotten_names_no_servers(bare_office: Office) -> None:
+    await bare_office.open_task(servers=["wiki"])
+    row = await bare_office.store.task(bare_office.task_id, bare_office.ref.reader)
+    assert forgotten_row(row).request.servers is None
+
+
+@pytest.mark.parametrize("servers", [[""], ["x" * 101], ["a"] * 51, "wiki"])
+def test_names_have_bounds(servers: object) -> None:
+    with pytest.raises(ValidationError):
+        TaskRequest.model_validate({"question": "Why?", "request_id": "r", "servers": servers})
+
+
+def test_a_request_of_before_says_nothing_of_servers() -> None:
+    before = asked("r").model_dump(mode="json", exclude={"servers"})
+    assert TaskRequest.model_validate(before).servers is None
+
+
+@pytest.mark.parametrize(
+    ("written", "named"),
+    [("time", ("time",)), ("time, wiki,time", ("time", "wiki")), ("default,wiki", ("default", "wiki")), ("none", ())],
+)
+def test_servers_are_written_with_commas(written: str, named: tuple[str, ...]) -> None:
+    assert named_servers(written) == named
+
+
+@pytest.mark.parametrize("written", ["", "time,", "none,time"])
+def test_what_names_nothing_is_refused(written: str) -> None:
+    with pytest.raises(BadInput, match="--servers"):
+        named_servers(written)
