@@ -9,7 +9,7 @@ from waystation.domain.agent_run import AskMoney
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Account, RunTotals, Usage
 from waystation.domain.leg import AllowanceSpent, Finished, Standing
-from waystation.domain.loans import drawn, from_task
+from waystation.domain.loans import drawn, from_task, may_be_handed_back
 from waystation.domain.progress import progress_of
 from waystation.domain.session import SessionAnswer
 from waystation.domain.task_state import TaskState
@@ -124,6 +124,17 @@ def test_a_spent_agent_borrows_of_steps_to_come_down_to_what_each_needs() -> Non
 
 def test_under_terms_of_before_shares_are_walls() -> None:
     assert drawn(narrow(None), "research-1") is None
+
+
+def test_a_patient_agent_waits_while_another_goes_on_that_cannot_leave_enough_and_asks_when_none_does() -> None:
+    other = PLAN.steps[1].id
+    state = narrow(FLOOR).started(PLAN.steps[1], REF, TERMS)
+    state = spent(state, Amount(tokens=19_500), Amount(tokens=60_000))
+    waits = [may_be_handed_back(state, "research-1", patient=patient) for patient in (False, True)]
+    assert waits == [False, True]
+    ended = after_leg(state, other, Finished(standing=standing(Amount(tokens=20_000))))
+    assert not may_be_handed_back(ended, "research-1", patient=True)
+    assert not may_be_handed_back(state.with_(floor=None), "research-1", patient=True), "its terms are of before"
 
 
 def test_a_step_that_begins_has_its_share_again_as_far_as_others_have_handed_back() -> None:

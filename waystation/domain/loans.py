@@ -41,14 +41,17 @@ GOING_ON = frozenset({"running", "full"})
 """Phases of a run that goes on without anybody."""
 
 
-def may_be_handed_back(state: TaskState, step_id: str) -> bool:
-    """Whether a run that spent its own has enough for its next call in what others have not spent who are at work: it
-    waits for that before anybody is asked. Of those that all wait, the first by its id waits for none of the others.
+def may_be_handed_back(state: TaskState, step_id: str, *, patient: bool) -> bool:
+    """Whether a run that spent its own waits for what others have not spent who are at work, before anybody is asked:
+    where that is enough for its next call, or it is `patient`: then several that lack money go on in turn, and ask when
+    none can. Of those that all wait, the first by its id waits for none of the others.
     """
     if state.floor is None or state.runs[step_id].halted:
         return False
     spare = _spare(state, step_id)
     at_work = [run for other, run in state.runs.items() if other != step_id and run.phase in GOING_ON]
+    if patient and at_work:
+        return True
     rests = [state.account.reserved.get(run.run.step_id, Amount()).less(run.totals.spent) for run in at_work]
     left = sum((*rests, *spare.values()), state.account.unreserved.amount)
     before = any(other < step_id and other in state.runs for other in spare)

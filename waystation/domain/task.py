@@ -241,6 +241,10 @@ class TaskTerms(RoleTerms):
     review_plan: bool = False
     floor: Amount | None = None
     """What each step to come keeps when others borrow from it; None, as in terms of before: shares are walls."""
+    asks_last: bool = False
+    """Whether an agent waits while another of its task goes on, before anybody is asked for money; False, as in terms
+    of before: only where that one may leave enough for its next call.
+    """
     reviews: int = 0
     """How often a review may send the report back."""
     procedures_among_documents: bool = False
