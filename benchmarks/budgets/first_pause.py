@@ -85,8 +85,13 @@ class Work:
 
     async def answered(self, number: int, name: str, budget: Limit, way: Way) -> Ended:
         """Have the question answered under that budget; whoever asks for more is denied it."""
-        named = {"tenant": TENANT, "session": "autumn", "request_id": f"{self.size}-{name}-{number}"}
-        request = TaskRequest(question=self.questions[number], budget=budget, **named)
+        request = TaskRequest(
+            question=self.questions[number],
+            budget=budget,
+            tenant=TENANT,
+            session="autumn",
+            request_id=f"{self.size}-{name}-{number}",
+        )
         await self.counter.submit(request, terms_of(request, way), self.documents)
         task = self.counter.client.get_workflow_handle_for(TaskWorkflow.run, task_id_of(request))
         asked = dict[str, float]()

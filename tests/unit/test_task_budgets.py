@@ -12,7 +12,7 @@ from waystation.domain.leg import AllowanceSpent, Finished, Standing
 from waystation.domain.loans import drawn, from_task, may_be_handed_back
 from waystation.domain.progress import progress_of
 from waystation.domain.session import SessionAnswer
-from waystation.domain.task_state import TaskState
+from waystation.domain.task_state import UNFIT_SHARES, TaskState
 
 PLANNING = RunTotals(usage=Usage(input=2_000), turns=1, cost_micro_usd=40_000)
 NUMBERS = st.none() | st.integers(0, 400_000)
@@ -120,6 +120,26 @@ def test_a_spent_agent_borrows_of_steps_to_come_down_to_what_each_needs() -> Non
     assert state.account.unreserved == Limit(tokens=0)
     shown = progress_of(state, REF, TERMS, "Why?").steps
     assert [step.limit.tokens for step in shown] == [68_000, 4_000, 4_000, 4_000]
+
+
+def test_a_share_that_a_person_gave_is_reserved_whole_and_lent_to_nobody() -> None:
+    given = PLAN.model_copy(update={"steps": (*PLAN.steps[:3], PLAN.steps[3].model_copy(update={"share": "25k"}))})
+    state = TaskState(account=Account(limit=Limit(tokens=85_000)), floor=FLOOR)
+    state = state.planned(given, RunTotals(), (), Limit(tokens=90_000)).started(PLAN.step("research-1"), REF, TERMS)
+    assert [held.tokens for held in state.account.reserved.values()] == [20_000, 20_000, 20_000, 25_000]
+    state = spent(state, Amount(tokens=19_500), Amount(tokens=6_000))
+    while (helped := drawn(state, "research-1")) is not None:
+        limit = helped.runs["research-1"].limit.tokens or 0
+        state = spent(helped, Amount(tokens=limit - 500), Amount(tokens=6_000))
+    assert [state.account.reserved[step.id].tokens for step in PLAN.steps[1:]] == [5_000, 5_000, 25_000]
+    assert state.share_of(PLAN.steps[3].id) == Limit(tokens=25_000)
+
+
+def test_shares_of_a_plan_that_came_from_elsewhere_and_do_not_fit_are_even_and_noted() -> None:
+    given = PLAN.model_copy(update={"steps": (*PLAN.steps[:3], PLAN.steps[3].model_copy(update={"share": "90k"}))})
+    state = TaskState(account=Account(limit=Limit(tokens=80_000))).planned(given, RunTotals(), (), Limit(tokens=90_000))
+    assert [held.tokens for held in state.account.reserved.values()] == [20_000] * 4
+    assert state.notes == (UNFIT_SHARES,)
 
 
 def test_under_terms_of_before_shares_are_walls() -> None:

@@ -28,6 +28,7 @@ from waystation.client.approvals import (
     inbox,
     origins,
     planned,
+    refuse_unfit_shares,
     send,
     stored_view,
     with_spending,
@@ -387,6 +388,7 @@ class Client:
         """
         row = await self._own(task_id)
         await plan_of(self._store, row)
+        refuse_unfit_shares(plan, (await self._view_or_stored(row)).progress)
         blob = await self._store.put_text(plan.model_dump_json(), row.ref.reader)
         return await self._send(task_id, REVIEW_PLAN, given({"plan": blob, "by": by, "note": note}))
 

@@ -68,7 +68,9 @@ def _spare(state: TaskState, step_id: str) -> dict[str, Amount]:
     cheapest = min(finished, key=lambda spent: (spent.tokens, spent.micro_usd), default=Amount())
     learned = Amount(tokens=cheapest.tokens // FLOOR_PART, micro_usd=cheapest.micro_usd // FLOOR_PART)
     begun, asked = state.runs.keys() | state.shelved.keys(), {request.agent for request in state.pending}
-    keeps = {step.id: state.floor.at_least(learned) for step in state.plan.steps if step.id not in begun}
+    given = {step.id for step in state.plan.steps if step.share and step.id in state.oversight.shares}
+    to_come = (step.id for step in state.plan.steps if step.id not in begun | given)
+    keeps = dict.fromkeys(to_come, state.floor.at_least(learned))
     keeps[HELD_FOR] = state.planning.spent
     for name, run in state.runs.items():
         if run.phase == "spent" and not run.halted and name != step_id and name not in asked:

@@ -60,11 +60,17 @@ def plan_request(state: TaskState, now: datetime, deadline: datetime | None) -> 
     )
 
 
+def for_steps(state: TaskState) -> Limit:
+    """What there is for all steps of the plan, while none has begun."""
+    held = (state.account.reserved.get(step.id, Amount()) for step in (state.plan.steps if state.plan else ()))
+    return state.account.unreserved.raised(sum(held, Amount()))
+
+
 def replanned(
     state: TaskState, edit: PlanEdit, made: EditedPlan, terms: TaskTerms, now: datetime
 ) -> tuple[TaskState, Approval | Refusal]:
-    """The task with the plan that a person sent, which is agreed to by that, and what is told of it. Every step has its
-    share of what the steps of the plan before it had.
+    """The task with the plan that a person sent, which is agreed to by that, and what is told of it. Every step has the
+    share that it was given, or an even part of what those leave.
     """
     state = state.with_(plan_edit=None)
     request = next((asked for asked in state.pending if asked.request_id == edit.request_id), None)

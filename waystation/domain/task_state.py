@@ -15,12 +15,13 @@ from waystation.domain.delegation import HandedBack, SubagentNews, SubagentOrder
 from waystation.domain.documents import DocumentsUpdate
 from waystation.domain.leg import AgentTerms, RunRef
 from waystation.domain.models import THINKING_PART
-from waystation.domain.plan import PLANNING_ID, Oversight, Plan, PlanEdit, Step, share_out
+from waystation.domain.plan import PLANNING_ID, Oversight, Plan, PlanEdit, Step, plan_shares, share_errors, share_out
 from waystation.domain.session import SessionAnswer
 from waystation.domain.task import Approval, Refusal, ReportVersion, Reused, TaskPhase, TaskRef, TaskTerms, Telling
 from waystation.domain.value import Value
 
 SHOWN_REFUSALS = 20
+UNFIT_SHARES = "The shares of the plan's steps do not fit this budget; every step has an even part."
 HELD_FOR = "(oversight)"
 """Among the reservations of the task's account, what planning left for revisions and reviews; no step is called so."""
 
@@ -112,12 +113,17 @@ class TaskState(Value):
         """The plan is there: every step's share is reserved now, so that steps to come keep it."""
         state = self.with_planning(totals)
         account = state.account
-        share = share_out(account.unreserved, agent_budget, len(plan.steps))
+        share, given = share_out(account.unreserved, agent_budget, len(plan.steps)), dict[str, Limit]()
+        if any(step.share for step in plan.steps):
+            if share_errors(plan, account.unreserved):
+                notes = (*notes, UNFIT_SHARES)
+            else:
+                given = plan_shares(plan, account.unreserved, agent_budget)
         for step in plan.steps:
-            account = account.reserve(step.id, share.amount)
-        return state.with_(
-            phase=TaskPhase.WORKING, plan=plan, share=share, account=account, notes=merged(self.notes, notes)
-        )
+            account = account.reserve(step.id, given.get(step.id, share).amount)
+        oversight = state.oversight.with_(shares={**state.oversight.shares, **given})
+        known = {"plan": plan, "share": share, "account": account, "oversight": oversight}
+        return state.with_(phase=TaskPhase.WORKING, notes=merged(self.notes, notes), **known)
 
     def with_planning(self, totals: RunTotals) -> "TaskState":
         """What planning cost in all, booked once."""
