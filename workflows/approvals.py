@@ -160,22 +160,21 @@ class BudgetGate:
         if self._drawn(step_id) or await self._was_handed_back(step_id):
             return True
         await self._ask_session(step_id)
-        return self._board.stopping or self._drawn(step_id) or (self._patient and self._may_wait(step_id))
+        if self._board.stopping or self._drawn(step_id):
+            return True
+        return self._board.state.patient and may_be_handed_back(self._board.state, step_id)
 
     async def _was_handed_back(self, step_id: str) -> bool:
         """From those at work, for whom it waits while they may still leave enough. Also where it is wanted."""
         board = self._board
 
         def settled() -> bool:
-            return drawn(board.state, step_id) is not None or not self._may_wait(step_id)
+            return drawn(board.state, step_id) is not None or not may_be_handed_back(board.state, step_id)
 
-        if self._may_wait(step_id):
+        if may_be_handed_back(board.state, step_id):
             await workflow.wait_condition(lambda: _is_over(board, step_id) or settled())
             return _is_over(board, step_id) or self._drawn(step_id)
         return False
-
-    def _may_wait(self, step_id: str) -> bool:
-        return may_be_handed_back(self._board.state, step_id, patient=self._patient)
 
     async def tell_granted(self, amount: Amount) -> None:
         """A person's grant is new money: the session is raised by as much."""
@@ -232,10 +231,6 @@ class BudgetGate:
         short = f"its next call may cost {amount_text(run.needed)} more than it has left"
         reason = run.halted or f"{short}, and the mode is {self._mode}"
         self._board.change(self._board.state.with_run(run.cannot_go_on(reason)))
-
-    @property
-    def _patient(self) -> bool:
-        return self._board.start.terms.asks_last
 
     @property
     def _mode(self) -> Mode:

@@ -100,7 +100,7 @@ class TaskWorkflow:
         """Work until the report is stored; cancelled or failed, store what there is."""
         self._board.change(await _reopened(start) or self._board.state)
         try:
-            self._board.change(await taken_over(start) or self._board.state)
+            self._board.change(self._board.lending(await taken_over(start) or self._board.state))
             await self._plan(start)
             if not await wait_for_agreement(self._board):
                 await self._continue_as_new(start)

@@ -97,7 +97,6 @@ SMALLEST_WINDOW, LARGEST_WINDOW = 2_000, 1_000_000
 SHORT_HASH = 16
 OWN_SESSION = 12
 """Hexadecimal digits in the name of a session that one task has for itself."""
-
 HIGHEST_BUDGET = 1_000_000_000
 LOWEST_BUDGET_MICRO_USD, HIGHEST_BUDGET_MICRO_USD = 1_000, 1_000_000 * 1_000_000
 
@@ -242,9 +241,7 @@ class TaskTerms(RoleTerms):
     floor: Amount | None = None
     """What each step to come keeps when others borrow from it; None, as in terms of before: shares are walls."""
     asks_last: bool = False
-    """Whether an agent waits while another of its task goes on, before anybody is asked for money; False, as in terms
-    of before: only where that one may leave enough for its next call.
-    """
+    """Whether nobody is asked for money while an agent of the task can go on; False, as in terms of before."""
     reviews: int = 0
     """How often a review may send the report back."""
     procedures_among_documents: bool = False
@@ -338,8 +335,7 @@ class Resolution(Value):
 
 
 AuditEntry = Approval | Refusal | ContextEdit | Telling | KeptUpdate | Resolution
-"""What the store keeps of people's decisions and words, and of what tools were given of the vault. An edit is kept
-twice: asked for, and what became of it.
+"""What the store keeps of decisions, words and what tools were given of the vault; an edit twice: asked for, and done.
 """
 
 StepState = Literal["waiting", "working", "compacting", "delegating", "paused", "done", "partial", "skipped"]

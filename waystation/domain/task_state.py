@@ -39,6 +39,10 @@ class TaskState(Value):
     """What every step started with, once there is a plan."""
     floor: Amount | None = None
     """What a step to come keeps at least when others borrow from it; None: nobody borrows."""
+    patient: bool = False
+    """Whether a run that lacks money waits for whoever is at work."""
+    stakes: bool = False
+    """Whether floors back the worst case of calls that are unlikely to cost it."""
     runs: dict[str, AgentRun] = {}
     """By step id, once a step was started."""
     shelved: dict[str, AgentRun] = {}
@@ -166,8 +170,9 @@ class TaskState(Value):
 
     def with_run(self, run: AgentRun) -> "TaskState":
         """A run's new state. A delivered run settles its reservation, once. Nearly spent budgets are noted."""
+        state, run = self._unstaked(run)
         step_id, delivered = run.run.step_id, run.phase == "delivered"
-        state = self._settled(run) if delivered else self
+        state = state._settled(run) if delivered else state
         account = state.account
         if step_id in self.done:  # a summary that somebody asked for was under way when it delivered
             account = account.spend(run.totals.spent.less(self.runs[step_id].totals.spent))
@@ -175,6 +180,19 @@ class TaskState(Value):
         task = Level("The task", state.totals.spent, account.limit, self._raises())
         agent = Level(step_id, run.totals.spent, run.limit, self._raises(step_id))
         return state.warning(*((task,) if delivered else (agent, task))).resting()
+
+    def _unstaked(self, run: AgentRun) -> tuple["TaskState", AgentRun]:
+        """Floors that backed a call are their steps' again when the leg is over, as far as it has not cost them."""
+        if not run.staked or run.phase == "running":
+            return self, run
+        account, runs = self.account, dict(self.runs)
+        for name, amount in run.staked.items():
+            if name in account.reserved:
+                back = amount.at_most(run.left)
+                account, run = account.carve(run.run.step_id, name, back), run.lending(back)
+                if (begun := runs.get(name)) is not None:
+                    runs[name] = begun.given(back)
+        return self.with_(account=account, runs=runs), run.given(Amount(), {})
 
     def _settled(self, run: AgentRun) -> "TaskState":
         """What a delivered run did not spend is its task's again, or its parent's, which hears how it ended."""
