@@ -22,9 +22,9 @@ from waystation.domain.amount import Limit
 from waystation.domain.errors import WebhookUnavailable, WrongStore
 from waystation.domain.models import PRICES, Price
 from waystation.domain.notices import Notice
-from waystation.domain.plan import EditedPlan, PlanEdit
+from waystation.domain.plan import EditedPlan, PlanEdit, Revised
 from waystation.domain.privacy import Place, cut
-from waystation.domain.reviews import Reviewed, ReviewRequest, Revised, RevisionRequest
+from waystation.domain.reviews import Reviewed, ReviewRequest, RevisionRequest
 from waystation.domain.session import Admitted, Equipment
 from waystation.domain.task import TaskProgress, TaskRef
 from waystation.domain.task_state import TaskState

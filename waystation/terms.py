@@ -251,6 +251,7 @@ def task_terms(
         asks_last=True,
         review_plan=settings.review_plan if request.review_plan is None else request.review_plan,
         revisions=settings.revisions,
+        revision_percent=settings.revision_percent,
         reviews=settings.reviews,
         offline=settings.uses_offline_model,
         procedures_among_documents=False,

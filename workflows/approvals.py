@@ -21,8 +21,8 @@ from waystation.domain.budget import Mode
 from waystation.domain.loans import drawn, freed, may_be_handed_back, withdrawn
 from waystation.domain.names import ASK_BUDGET, TASK_FINISHED, TASK_GRANTED
 from waystation.domain.notices import Event
-from waystation.domain.plan import PLANNING_ID
-from waystation.domain.reviews import plan_request
+from waystation.domain.plan import PLANNING_ID, Revised
+from waystation.domain.reviews import plan_request, proposed
 from waystation.domain.session import Ask, Raised, Settlement
 from waystation.domain.task import Approval
 from waystation.domain.task_state import TaskState, decided, merged, opened_actions, overtaken
@@ -85,7 +85,7 @@ async def _expire(board: Board, step_id: str) -> bool:
 
 def _expired(state: TaskState, request: Approval, now: datetime) -> TaskState:
     if request.about_plan:
-        return state.answered(_closed(request, now)).with_(cancelled=True)
+        return state.answered(_closed(request, now)).with_(cancelled=state.proposed is None)
     if request.action is None:
         return state.expired(request, now)
     return decided(state.answered(_closed(request, now)), _closed(request, now))
@@ -121,6 +121,17 @@ async def ask_about_plan(board: Board, planned: TaskState) -> None:
     now = workflow.now()
     request = plan_request(planned, now, board.start.terms.unattended.deadline(now))
     await keep_and_tell(board, planned.asked(request), Event.ASKED, request)
+
+
+async def ask_about_revision(board: Board, made: Revised) -> bool:
+    """Whether a person is asked before what a revision adds begins: where it may cost much."""
+    now, terms = workflow.now(), board.start.terms
+    asking = proposed(board.state, made, terms, now, terms.unattended.deadline(now))
+    if asking is None:
+        return False
+    state, request = asking
+    await keep_and_tell(board, state, Event.ASKED, request)
+    return True
 
 
 async def wait_for_agreement(board: Board) -> bool:

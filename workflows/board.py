@@ -94,6 +94,7 @@ class Board:
             ceiling=self.start.terms.ceiling,
             ending=state.ending,
             editing=state.plan_edit is not None,
+            revising=state.proposed is not None,
         )
 
     def takes(self, sent: tuple[JsonValue, ...]) -> bool:

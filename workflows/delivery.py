@@ -22,10 +22,10 @@ from waystation.domain.budget import RunTotals
 from waystation.domain.leg import RunRef
 from waystation.domain.names import remembering_id
 from waystation.domain.passages import Remembering
-from waystation.domain.plan import PLANNING_ID, PlanRevision, Review, review_id, revision_id
+from waystation.domain.plan import PLANNING_ID, PlanRevision, Review, Revised, review_id, revision_id
 from waystation.domain.reviews import (
     Reviewed,
-    Revised,
+    agreed,
     begun,
     mended,
     paid,
@@ -38,7 +38,7 @@ from waystation.domain.reviews import (
 )
 from waystation.domain.task import TaskPhase, TaskProgress
 from waystation.domain.task_state import merged
-from workflows.approvals import BudgetGate
+from workflows.approvals import BudgetGate, ask_about_revision, wait_for_agreement
 from workflows.board import Board, leave_to_child, tell_of_end
 from workflows.options import CONTEXT, CONTEXT_SHORT, LEG, SHORT, named
 from workflows.subagent import cause_of
@@ -74,21 +74,38 @@ async def remember_documents(board: Board) -> None:
 
 
 async def revise_if_due(board: Board) -> None:
-    """Between the research and what needs it."""
-    start = board.start
-    if not revision_due(board.state, start.terms):
+    """Between the research and what needs it. Where it may cost much, a person is asked first; a step begins after
+    that.
+    """
+    terms = board.start.terms
+    if (made := board.state.proposed) is None:
+        if not revision_due(board.state, terms):
+            return
+        made = await _revision(board)
+        if not await ask_about_revision(board, made):
+            return board.change(revised(board.state, made, terms.agent_budget))
+    if not await wait_for_agreement(board) or board.state.cancelled:
         return
-    request = revision_request(board.state, start.ref, start.terms)
+    if not agreed(board.state):
+        made = await _revision(board, denied=True)
+    board.change(revised(board.state.with_(proposed=None), made, terms.agent_budget))
+
+
+async def _revision(board: Board, *, denied: bool = False) -> Revised:
+    """What became of the plan; of one that was denied, the plan before it."""
+    start = board.start
+    request = revision_request(board.state, start.ref, start.terms).model_copy(update={"denied": denied})
     board.change(begun(board.state, revision_id(request.number)))
     summary = f"revise the plan after the research, {request.number} of at most {start.terms.revisions}"
+    if denied:
+        summary = f"keep the plan as it was before revision {request.number}"
     try:
-        made = await workflow.execute_activity_method(OversightActivities.revise, request, **named(LEG, summary))
+        return await workflow.execute_activity_method(OversightActivities.revise, request, **named(LEG, summary))
     except ActivityError as error:
         note = f"The plan could not be revised ({_reason(error)}); it was kept as it was."
-        made = Revised(
+        return Revised(
             revision=PlanRevision(number=request.number, seen=request.seen), totals=await _spent(board), notes=(note,)
         )
-    board.change(revised(board.state, made, start.terms.agent_budget))
 
 
 async def sent_back(board: Board) -> bool:

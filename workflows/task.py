@@ -200,7 +200,7 @@ class TaskWorkflow:
         state = self._board.state
         if state.plan is None:
             return
-        fresh = state.plan.ready(state.done, frozenset(state.runs))
+        fresh = () if state.proposed is not None else state.plan.ready(state.done, frozenset(state.runs))
         for step in fresh:
             state = state.started(step, start.ref, start.terms)
         if fresh:

@@ -375,6 +375,16 @@ class PlanRevision(Value):
         return f"Revision {self.number}, after the research, made plan version {self.version}: {done}."
 
 
+class Revised(Value):
+    """What a revision led to."""
+
+    revision: PlanRevision
+    plan: Plan | None = None
+    """Without goals; None: it was kept."""
+    totals: RunTotals
+    notes: tuple[str, ...] = ()
+
+
 class Review(Value):
     """One look at the report against the findings."""
 

@@ -237,6 +237,7 @@ class TaskTerms(RoleTerms):
     """By default the one that plans."""
     revisions: int = 0
     """How often the plan may be revised after the research."""
+    revision_percent: int | None = None  # Of the budget: what new steps may have that nobody agreed to; None: anything.
     review_plan: bool = False
     floor: Amount | None = None
     """What each step to come keeps when others borrow from it; None, as in terms of before: shares are walls."""

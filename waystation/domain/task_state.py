@@ -15,7 +15,17 @@ from waystation.domain.delegation import HandedBack, SubagentNews, SubagentOrder
 from waystation.domain.documents import DocumentsUpdate
 from waystation.domain.leg import AgentTerms, RunRef
 from waystation.domain.models import THINKING_PART
-from waystation.domain.plan import PLANNING_ID, Oversight, Plan, PlanEdit, Step, plan_shares, share_errors, share_out
+from waystation.domain.plan import (
+    PLANNING_ID,
+    Oversight,
+    Plan,
+    PlanEdit,
+    Revised,
+    Step,
+    plan_shares,
+    share_errors,
+    share_out,
+)
 from waystation.domain.session import SessionAnswer
 from waystation.domain.task import Approval, Refusal, ReportVersion, Reused, TaskPhase, TaskRef, TaskTerms, Telling
 from waystation.domain.value import Value
@@ -34,6 +44,8 @@ class TaskState(Value):
     plan: Plan | None = None
     """Without goals: those stay in the store."""
     plan_edit: PlanEdit | None = None
+    proposed: Revised | None = None
+    """A revision that waits until a person agrees to it: until then the plan holds, and no step begins."""
     planning: RunTotals = RunTotals()
     share: Limit | None = None
     """What every step started with, once there is a plan."""
