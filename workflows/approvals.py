@@ -22,7 +22,7 @@ from waystation.domain.loans import drawn, freed, may_be_handed_back, withdrawn
 from waystation.domain.names import ASK_BUDGET, TASK_FINISHED, TASK_GRANTED
 from waystation.domain.notices import Event
 from waystation.domain.plan import PLANNING_ID, Revised
-from waystation.domain.reviews import plan_request, proposed
+from waystation.domain.reviews import agreed, plan_request, proposed
 from waystation.domain.session import Ask, Raised, Settlement
 from waystation.domain.task import Approval
 from waystation.domain.task_state import TaskState, decided, merged, opened_actions, overtaken
@@ -123,15 +123,19 @@ async def ask_about_plan(board: Board, planned: TaskState) -> None:
     await keep_and_tell(board, planned.asked(request), Event.ASKED, request)
 
 
-async def ask_about_revision(board: Board, made: Revised) -> bool:
-    """Whether a person is asked before what a revision adds begins: where it may cost much."""
-    now, terms = workflow.now(), board.start.terms
-    asking = proposed(board.state, made, terms, now, terms.unattended.deadline(now))
-    if asking is None:
-        return False
-    state, request = asking
-    await keep_and_tell(board, state, Event.ASKED, request)
-    return True
+async def agreement_on(board: Board, made: Revised) -> bool | None:
+    """Whether the task works by a revision: where it may cost much, as a person says. None: the task has ended, or the
+    workflow shall continue as new, and the request is still open.
+    """
+    if board.state.proposed is None:
+        now, terms = workflow.now(), board.start.terms
+        asking = proposed(board.state, made, terms, now, terms.unattended.deadline(now))
+        if asking is None:
+            return True
+        await keep_and_tell(board, asking[0], Event.ASKED, asking[1])
+    if not await wait_for_agreement(board) or board.state.cancelled:
+        return None
+    return agreed(board.state)
 
 
 async def wait_for_agreement(board: Board) -> bool:

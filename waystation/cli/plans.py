@@ -21,11 +21,12 @@ from waystation.cli.console import print_json, print_text
 from waystation.cli.options import ByOption, JsonOption, NoteOption, TaskArgument
 from waystation.cli.render import counted
 from waystation.client import Client
-from waystation.client.approvals import PlannedTask, left_for_steps
+from waystation.client.approvals import PlannedTask
 from waystation.domain.amount import limit_text, used_text
 from waystation.domain.errors import BadInput
 from waystation.domain.foreign import plain
 from waystation.domain.plan import Plan, Step, plan_errors
+from waystation.domain.progress import left_for_steps
 from waystation.domain.signals import Answer
 from waystation.domain.value import malformed
 from waystation.files import plan_file, private_folder, write_private

@@ -20,11 +20,10 @@ from waystation.agents.documents import RedactedDocuments
 from waystation.agents.publisher import CitationCheck, Publisher
 from waystation.agents.redaction import TextRedactor
 from waystation.client.lookups import own_task, plan_of
-from waystation.domain.amount import Amount, Limit
 from waystation.domain.approvals import SIGNALS, Origin, origin_of
 from waystation.domain.errors import BadInput, UnknownTask
 from waystation.domain.ownership import OfTenant
-from waystation.domain.plan import Plan, share_errors
+from waystation.domain.plan import Plan
 from waystation.domain.progress import spending
 from waystation.domain.signals import Answer, effect
 from waystation.domain.task import Approval, TaskPhase, TaskProgress, TaskRef, TaskRow
@@ -155,19 +154,6 @@ class PlannedTask(Value):
     documents: tuple[str, ...]
     """Names of what the task may read."""
     usual: Usual | None
-
-
-def left_for_steps(progress: TaskProgress) -> Limit:
-    """What there is for all steps of a plan that waits."""
-    budget, held = progress.budget, (step.limit.amount for step in progress.steps)
-    return budget.limit.after(budget.spent + budget.reserved).raised(sum(held, Amount()))
-
-
-def refuse_unfit_shares(plan: Plan, progress: TaskProgress) -> None:
-    """Raises BadInput where a person gave shares that do not fit, while the plan waits."""
-    waits = any(asked.about_plan and asked.decision == "pending" for asked in progress.approvals)
-    if waits and (faults := share_errors(plan, left_for_steps(progress))):
-        raise BadInput(f"the plan cannot be paid for: {'; '.join(faults)}")
 
 
 async def planned(store: SqlStore, row: TaskRow, progress: TaskProgress) -> PlannedTask:

@@ -336,8 +336,7 @@ class Resolution(Value):
 
 
 AuditEntry = Approval | Refusal | ContextEdit | Telling | KeptUpdate | Resolution
-"""What the store keeps of decisions, words and what tools were given of the vault; an edit twice: asked for, and done.
-"""
+"""What the store keeps of decisions, words and what tools were given of the vault; an edit twice: asked for, done."""
 
 StepState = Literal["waiting", "working", "compacting", "delegating", "paused", "done", "partial", "skipped"]
 
