@@ -11,6 +11,7 @@ from activities.tasks import PlanningActivities, PlanRequest
 from waystation.domain import signals
 from waystation.domain.continuation import TaskStart
 from waystation.domain.delegation import SubagentNews
+from waystation.domain.loans import lending
 from waystation.domain.reviews import PLANNING_PART, provided
 from waystation.domain.session import SessionAnswer
 from waystation.domain.signals import read
@@ -80,7 +81,8 @@ async def taken_over(start: TaskStart) -> TaskState | None:
     if start.state is not None or start.rewind is not None or not start.forked:
         return None
     summary = "take over finished steps of another task"
-    return await workflow.execute_activity_method(ForkActivities.take_over, start.ref, **named(SHORT, summary))
+    state = await workflow.execute_activity_method(ForkActivities.take_over, start.ref, **named(SHORT, summary))
+    return lending(state, start.terms) if start.terms.asks_last else state
 
 
 @workflow.defn(name="Task")
@@ -100,7 +102,7 @@ class TaskWorkflow:
         """Work until the report is stored; cancelled or failed, store what there is."""
         self._board.change(await _reopened(start) or self._board.state)
         try:
-            self._board.change(self._board.lending(await taken_over(start) or self._board.state))
+            self._board.change(await taken_over(start) or self._board.state)
             await self._plan(start)
             if not await wait_for_agreement(self._board):
                 await self._continue_as_new(start)

@@ -7,11 +7,18 @@ from datetime import datetime
 
 from waystation.domain.agent_run import AgentRun
 from waystation.domain.amount import Amount
+from waystation.domain.budget import Mode
 from waystation.domain.delegation import parent_of
-from waystation.domain.task import Approval
+from waystation.domain.task import Approval, TaskTerms
 from waystation.domain.task_state import HELD_FOR, TaskState
 
 FREED = "money came free, and it goes on with that"
+
+
+def lending(state: TaskState, terms: TaskTerms) -> TaskState:
+    """With how its agents share money. Floors back calls only where a person can make good one that costs its worst."""
+    stakes = terms.asks_last and terms.mode is Mode.APPROVAL
+    return state.with_(floor=terms.floor, patient=terms.asks_last, stakes=stakes)
 
 
 def drawn(state: TaskState, step_id: str) -> TaskState | None:
