@@ -22,9 +22,9 @@ from waystation.domain.amount import Limit
 from waystation.domain.errors import WebhookUnavailable, WrongStore
 from waystation.domain.models import PRICES, Price
 from waystation.domain.notices import Notice
-from waystation.domain.plan import EditedPlan, PlanEdit
+from waystation.domain.plan import EditedPlan, PlanEdit, Revised
 from waystation.domain.privacy import Place, cut
-from waystation.domain.reviews import Reviewed, ReviewRequest, Revised, RevisionRequest
+from waystation.domain.reviews import Reviewed, ReviewRequest, RevisionRequest
 from waystation.domain.session import Admitted, Equipment
 from waystation.domain.task import TaskProgress, TaskRef
 from waystation.domain.task_state import TaskState
@@ -48,6 +48,8 @@ class EditedPlanRequest(Value):
 
     ref: TaskRef
     edit: PlanEdit
+    left: Limit = Limit()
+    """What there is for its steps. A workflow of before does not say."""
 
 
 class PlanningActivities:
@@ -96,7 +98,7 @@ class PlanningActivities:
     async def take_edit(self, request: EditedPlanRequest) -> EditedPlan:
         """The plan that a person sent, kept and without its goals; or why it cannot be run, without its words."""
         with reported():
-            return await self._planner.take_edit(request.ref, request.edit)
+            return await self._planner.take_edit(request.ref, request.edit, request.left)
 
     async def _title(self, question: str, tenant: str) -> str:
         (redacted,) = await self._redactor.redact([question], Place.TITLE, tenant)

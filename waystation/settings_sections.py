@@ -83,6 +83,13 @@ class AgentSettings(BaseSettings):
     revisions: int = Field(
         default=1, ge=0, le=5, description="How often a plan may be revised after its research: 0 for never."
     )
+    revision_percent: int | None = Field(
+        default=None,
+        ge=0,
+        le=100,
+        description="Percent of a task's budget: a revision whose new steps may spend more waits until a person "
+        "agrees to it; by default none waits.",
+    )
     reviews: int = Field(
         default=1,
         ge=0,

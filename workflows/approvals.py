@@ -21,8 +21,8 @@ from waystation.domain.budget import Mode
 from waystation.domain.loans import drawn, freed, may_be_handed_back, withdrawn
 from waystation.domain.names import ASK_BUDGET, TASK_FINISHED, TASK_GRANTED
 from waystation.domain.notices import Event
-from waystation.domain.plan import PLANNING_ID
-from waystation.domain.reviews import plan_request
+from waystation.domain.plan import PLANNING_ID, Revised
+from waystation.domain.reviews import agreed, plan_request, proposed
 from waystation.domain.session import Ask, Raised, Settlement
 from waystation.domain.task import Approval
 from waystation.domain.task_state import TaskState, decided, merged, opened_actions, overtaken
@@ -85,7 +85,7 @@ async def _expire(board: Board, step_id: str) -> bool:
 
 def _expired(state: TaskState, request: Approval, now: datetime) -> TaskState:
     if request.about_plan:
-        return state.answered(_closed(request, now)).with_(cancelled=True)
+        return state.answered(_closed(request, now)).with_(cancelled=state.proposed is None)
     if request.action is None:
         return state.expired(request, now)
     return decided(state.answered(_closed(request, now)), _closed(request, now))
@@ -121,6 +121,21 @@ async def ask_about_plan(board: Board, planned: TaskState) -> None:
     now = workflow.now()
     request = plan_request(planned, now, board.start.terms.unattended.deadline(now))
     await keep_and_tell(board, planned.asked(request), Event.ASKED, request)
+
+
+async def agreement_on(board: Board, made: Revised) -> bool | None:
+    """Whether the task works by a revision: where it may cost much, as a person says. None: the task has ended, or the
+    workflow shall continue as new, and the request is still open.
+    """
+    if board.state.proposed is None:
+        now, terms = workflow.now(), board.start.terms
+        asking = proposed(board.state, made, terms, now, terms.unattended.deadline(now))
+        if asking is None:
+            return True
+        await keep_and_tell(board, asking[0], Event.ASKED, asking[1])
+    if not await wait_for_agreement(board) or board.state.cancelled:
+        return None
+    return agreed(board.state)
 
 
 async def wait_for_agreement(board: Board) -> bool:
@@ -160,7 +175,9 @@ class BudgetGate:
         if self._drawn(step_id) or await self._was_handed_back(step_id):
             return True
         await self._ask_session(step_id)
-        return self._board.stopping or self._drawn(step_id)
+        if self._board.stopping or self._drawn(step_id):
+            return True
+        return self._board.state.patient and may_be_handed_back(self._board.state, step_id)
 
     async def _was_handed_back(self, step_id: str) -> bool:
         """From those at work, for whom it waits while they may still leave enough. Also where it is wanted."""

@@ -23,6 +23,7 @@ from waystation.domain.budget import Account
 from waystation.domain.continuation import TaskStart
 from waystation.domain.delegation import Teammate, team_of
 from waystation.domain.details import details
+from waystation.domain.loans import lending
 from waystation.domain.names import (
     COST_ATTRIBUTE,
     PENDING_ATTRIBUTE,
@@ -56,8 +57,7 @@ class Board:
 
     def __init__(self, start: TaskStart) -> None:
         self.start = start
-        state = start.state or TaskState(account=Account(limit=start.terms.budget))
-        self.state = state.with_(floor=start.terms.floor)
+        self.state = lending(start.state or TaskState(account=Account(limit=start.terms.budget)), start.terms)
         self.parking = False
         """The workflow wants to continue as new: nothing new is started, and waiting agents come back."""
         self._shown: tuple[str, int, int, int | None] | None = None
@@ -80,13 +80,13 @@ class Board:
     @property
     def standing(self) -> Circumstances:
         """What an answer is held against."""
-        state = self.state
         return Circumstances(
-            approvals=state.approvals,
-            limit=state.account.limit,
+            approvals=self.state.approvals,
+            limit=self.state.account.limit,
             ceiling=self.start.terms.ceiling,
-            ending=state.ending,
-            editing=state.plan_edit is not None,
+            ending=self.state.ending,
+            editing=self.state.plan_edit is not None,
+            revising=self.state.proposed is not None,
         )
 
     def takes(self, sent: tuple[JsonValue, ...]) -> bool:

@@ -1,7 +1,5 @@
 """How a task ends: looked over, reported, settled, remembered.
 
-How a task ends: passages brought in, spending settled, the report stored, the session told.
-
 A task's documents come into memory: a workflow of its own, begun when the task has delivered, so that it delays
 neither steps nor report.
 
@@ -22,10 +20,9 @@ from waystation.domain.budget import RunTotals
 from waystation.domain.leg import RunRef
 from waystation.domain.names import remembering_id
 from waystation.domain.passages import Remembering
-from waystation.domain.plan import PLANNING_ID, PlanRevision, Review, review_id, revision_id
+from waystation.domain.plan import PLANNING_ID, PlanRevision, Review, Revised, review_id, revision_id
 from waystation.domain.reviews import (
     Reviewed,
-    Revised,
     begun,
     mended,
     paid,
@@ -38,7 +35,7 @@ from waystation.domain.reviews import (
 )
 from waystation.domain.task import TaskPhase, TaskProgress
 from waystation.domain.task_state import merged
-from workflows.approvals import BudgetGate
+from workflows.approvals import BudgetGate, agreement_on
 from workflows.board import Board, leave_to_child, tell_of_end
 from workflows.options import CONTEXT, CONTEXT_SHORT, LEG, SHORT, named
 from workflows.subagent import cause_of
@@ -74,21 +71,30 @@ async def remember_documents(board: Board) -> None:
 
 
 async def revise_if_due(board: Board) -> None:
-    """Between the research and what needs it."""
+    """Between the research and what needs it. Where it may cost much, no step begins before a person agrees to it."""
+    if (made := board.state.proposed) is None:
+        if not revision_due(board.state, board.start.terms):
+            return
+        made = await _revision(board)
+    agreed = await agreement_on(board, made)
+    if agreed is not None:
+        made = made if agreed else await _revision(board, denied=True)
+        board.change(revised(board.state.with_(proposed=None), made, board.start.terms.agent_budget))
+
+
+async def _revision(board: Board, *, denied: bool = False) -> Revised:
+    """What became of the plan; of one that was denied, the plan before it."""
     start = board.start
-    if not revision_due(board.state, start.terms):
-        return
-    request = revision_request(board.state, start.ref, start.terms)
+    request = revision_request(board.state, start.ref, start.terms).model_copy(update={"denied": denied})
     board.change(begun(board.state, revision_id(request.number)))
-    summary = f"revise the plan after the research, {request.number} of at most {start.terms.revisions}"
+    what = "keep the plan as it was" if denied else "revise the plan after the research"
+    summary = f"{what}, {request.number} of at most {start.terms.revisions}"
     try:
-        made = await workflow.execute_activity_method(OversightActivities.revise, request, **named(LEG, summary))
+        return await workflow.execute_activity_method(OversightActivities.revise, request, **named(LEG, summary))
     except ActivityError as error:
         note = f"The plan could not be revised ({_reason(error)}); it was kept as it was."
-        made = Revised(
-            revision=PlanRevision(number=request.number, seen=request.seen), totals=await _spent(board), notes=(note,)
-        )
-    board.change(revised(board.state, made, start.terms.agent_budget))
+        kept, totals = PlanRevision(number=request.number, seen=request.seen), await _spent(board)
+        return Revised(revision=kept, totals=totals, notes=(note,))
 
 
 async def sent_back(board: Board) -> bool:

@@ -11,7 +11,7 @@ from activities.tasks import EditedPlanRequest, PlanningActivities
 from waystation.domain.approvals import Denials, refusal
 from waystation.domain.documents import DocumentsUpdate
 from waystation.domain.plan import PlanEdit
-from waystation.domain.reviews import replanned
+from waystation.domain.reviews import for_steps, replanned
 from waystation.domain.signals import UNSEALED, InputT, SentTo, Signal, Words, after_message, not_kept, whole
 from waystation.domain.task import Approval, Telling
 from workflows.approvals import BudgetGate
@@ -58,7 +58,7 @@ class Inbox:
     async def _replan(self, edit: PlanEdit) -> None:
         """The task works by this plan, where it can be run."""
         start = self._board.start
-        wanted = EditedPlanRequest(ref=start.ref, edit=edit)
+        wanted = EditedPlanRequest(ref=start.ref, edit=edit, left=for_steps(self._board.state))
         summary = "read the plan that a person sent"
         made = await workflow.execute_activity_method(
             PlanningActivities.take_edit, wanted, **named(CONTEXT_SHORT, summary)

@@ -11,6 +11,7 @@ from activities.tasks import PlanningActivities, PlanRequest
 from waystation.domain import signals
 from waystation.domain.continuation import TaskStart
 from waystation.domain.delegation import SubagentNews
+from waystation.domain.loans import lending
 from waystation.domain.reviews import PLANNING_PART, provided
 from waystation.domain.session import SessionAnswer
 from waystation.domain.signals import read
@@ -80,7 +81,8 @@ async def taken_over(start: TaskStart) -> TaskState | None:
     if start.state is not None or start.rewind is not None or not start.forked:
         return None
     summary = "take over finished steps of another task"
-    return await workflow.execute_activity_method(ForkActivities.take_over, start.ref, **named(SHORT, summary))
+    state = await workflow.execute_activity_method(ForkActivities.take_over, start.ref, **named(SHORT, summary))
+    return lending(state, start.terms) if start.terms.asks_last else state
 
 
 @workflow.defn(name="Task")
@@ -200,7 +202,7 @@ class TaskWorkflow:
         state = self._board.state
         if state.plan is None:
             return
-        fresh = state.plan.ready(state.done, frozenset(state.runs))
+        fresh = () if state.proposed is not None else state.plan.ready(state.done, frozenset(state.runs))
         for step in fresh:
             state = state.started(step, start.ref, start.terms)
         if fresh:

@@ -1,4 +1,4 @@
-"""What share of a budget is spent when a person is first asked for more: shares as walls, and shares that are lent."""
+"""What share of a budget is spent when a person is first asked for more, as agents share what their task has."""
 
 import asyncio
 import statistics
@@ -26,10 +26,21 @@ from workers.models import model_switch
 from workflows.task import TaskWorkflow
 
 TOGETHER = 3
-PARTS = (0.5, 0.8)
+SMALL_PARTS, LARGE_PARTS = (0.5, 0.8), (0.6,)
 """Of what the same task spends when nothing stops it: budgets that are too small."""
-LARGE = (150_000, 250_000, 350_000)
-"""Tokens, for one task that spends more than that over the descriptions of installed packages."""
+QUESTIONS = (
+    QUESTION,
+    "Which packages need a compiler or a library of the system, and how is each of them built?",
+    "Which versions of Python does each package support, which has it dropped, and what follows for upgrades?",
+    "Which packages say that their interface may change, and what does each promise of compatibility?",
+    "Who maintains each package, where are faults reported, and how are security issues handled?",
+    "Which packages reach the network, and what does each say of proxies, certificates, retries and time-outs?",
+    "How is each package installed, which extras does it offer, and on what does it depend?",
+    "Which packages read or write files, which formats does each know, and what are their limits?",
+    "How is each package tested, which tools do its authors use, and what do they ask of contributors?",
+    "Which packages replace or recommend another one, why, and how does one move from one to the other?",
+)
+"""Each asks about all documents, so that agents read for long."""
 AMPLE = Limit(tokens=2_000_000)
 
 
@@ -44,10 +55,23 @@ class Ended(NamedTuple):
     """Share of the budget that was spent at the first request; None where nobody was asked."""
 
 
-def terms_of(request: TaskRequest, *, lends: bool) -> TaskTerms:
-    """As they are submitted; or with shares as walls."""
+class Way(NamedTuple):
+    """How agents share what their task has."""
+
+    name: str
+    lends: bool
+    """What is held for steps to come is lent, down to a floor."""
+    last: bool
+    """Nobody is asked while an agent of the task goes on."""
+
+
+WAYS = (Way("walls", False, False), Way("lent", True, False), Way("lent, asked last", True, True))
+
+
+def terms_of(request: TaskRequest, way: Way) -> TaskTerms:
+    """As they are submitted, but for the way."""
     terms = task_terms(request, Settings(offline=True), (), date(2026, 1, 1))
-    return terms if lends else terms.model_copy(update={"floor": None})
+    return terms.model_copy(update={"floor": terms.floor if way.lends else None, "asks_last": way.last})
 
 
 @dataclass(frozen=True)
@@ -55,8 +79,42 @@ class Work:
     """Questions over documents, each of which is asked in several ways."""
 
     counter: Counter
+    size: str
     questions: Sequence[str]
     documents: Sequence[SourceDocument]
+
+    async def answered(self, number: int, name: str, budget: Limit, way: Way) -> Ended:
+        """Have the question answered under that budget; whoever asks for more is denied it."""
+        request = TaskRequest(
+            question=self.questions[number],
+            budget=budget,
+            tenant=TENANT,
+            session="autumn",
+            request_id=f"{self.size}-{name}-{number}",
+        )
+        await self.counter.submit(request, terms_of(request, way), self.documents)
+        task = self.counter.client.get_workflow_handle_for(TaskWorkflow.run, task_id_of(request))
+        asked = dict[str, float]()
+        while not (progress := await task.query(TaskWorkflow.progress)).phase.over:
+            for request_id in (one.request_id for one in progress.approvals if one.decision == "pending"):
+                if request_id not in asked:
+                    asked[request_id] = progress.budget.limit.share_used(progress.budget.spent)
+                    await task.signal(DENY_BUDGET, {"request_id": request_id})
+            await asyncio.sleep(POLL)
+        return Ended(progress.phase, progress.budget.spent.tokens, budget.tokens or 0, next(iter(asked.values()), None))
+
+    async def rows(self, parts: Sequence[float]) -> Sequence[Sequence[object]]:
+        """A row for each part and way, after each question was asked without a limit that matters."""
+        numbers, rows = range(len(self.questions)), list[Sequence[object]]()
+        free = [await self.answered(number, "free", AMPLE, WAYS[-1]) for number in numbers]
+        for part in parts:
+            budgets = [Limit(tokens=int(part * one.spent)) for one in free]
+            least, most = (f"{(edge(one.tokens or 0 for one in budgets)):,}" for edge in (min, max))
+            for way in WAYS:
+                name = f"{way.name}-{part}"
+                ended = [await self.answered(one, name, budgets[one], way) for one in numbers]
+                rows.append((f"{part:.0%}: {least} to {most}", way.name, *_figures(ended)))
+        return rows
 
 
 def combined(asked: Sequence[Posed]) -> tuple[Sequence[str], Sequence[SourceDocument]]:
@@ -67,62 +125,26 @@ def combined(asked: Sequence[Posed]) -> tuple[Sequence[str], Sequence[SourceDocu
     return questions, tuple(documents.values())
 
 
-async def answered(work: Work, number: int, name: str, budget: Limit, *, lends: bool) -> Ended:
-    """Have the question answered under that budget; whoever asks for more is denied it."""
-    request = TaskRequest(
-        question=work.questions[number], tenant=TENANT, session="autumn", request_id=f"{name}-{number}", budget=budget
-    )
-    counter = work.counter
-    await counter.submit(request, terms_of(request, lends=lends), work.documents)
-    task, asked = counter.client.get_workflow_handle_for(TaskWorkflow.run, task_id_of(request)), dict[str, float]()
-    while not (progress := await task.query(TaskWorkflow.progress)).phase.over:
-        for request_id in (one.request_id for one in progress.approvals if one.decision == "pending"):
-            if request_id not in asked:
-                asked[request_id] = progress.budget.limit.share_used(progress.budget.spent)
-                await task.signal(DENY_BUDGET, {"request_id": request_id})
-        await asyncio.sleep(POLL)
-    return Ended(progress.phase, progress.budget.spent.tokens, budget.tokens or 0, next(iter(asked.values()), None))
-
-
-async def _over_descriptions(counter: Counter, folder: Path) -> Sequence[Sequence[object]]:
-    """A row for each budget, both ways."""
-    write_installed(folder / "installed")
-    documents = load_documents([folder / "installed"]).documents[:DOCUMENTS]
-    work, rows = Work(counter, [QUESTION], documents), list[Sequence[object]]()
-    for tokens in LARGE:
-        for way, lends in (("walls", False), ("lent", True)):
-            one = await answered(work, 0, f"{way}-{tokens}", Limit(tokens=tokens), lends=lends)
-            asked = "-" if one.asked_at is None else f"{one.asked_at:.0%}"
-            rows.append((f"{tokens:,}", way, asked, f"{one.spent / one.limit:.0%}", int(one.spent > one.limit)))
-    return rows
-
-
 async def prove(client: Client) -> None:
-    """Ask each question without a limit that matters, then under too small ones, both ways."""
+    """Ask each question without a limit that matters, then under too small ones, in each way."""
     path = find_set("packages")
     with tempfile.TemporaryDirectory() as home:
         folder = Path(home)
-        questions, documents = combined(posed(load_set(path), path.parent, folder / "packages"))
+        small = combined(posed(load_set(path), path.parent, folder / "packages"))
+        write_installed(folder / "installed")
+        documents = load_documents([folder / "installed"]).documents[:DOCUMENTS]
         model = model_switch(Settings(offline=True))
         async with at_work(client, folder, PlainRedactor({}), model) as counter:
-            work, numbers = Work(counter, questions, documents), range(len(questions))
-            free = [await answered(work, number, "free", AMPLE, lends=True) for number in numbers]
-            rows = list[Sequence[object]]()
-            for part in PARTS:
-                budgets = [Limit(tokens=int(part * one.spent)) for one in free]
-                for way, lends in (("walls", False), ("lent", True)):
-                    name = f"{way}-{part}"
-                    ended = [await answered(work, one, name, budgets[one], lends=lends) for one in numbers]
-                    rows.append((f"{part:.0%}", way, *_figures(ended)))
-            wide = [*await _over_descriptions(counter, folder)]
+            _show(
+                f"ten over {DOCUMENTS} documents", await Work(counter, "large", QUESTIONS, documents).rows(LARGE_PARTS)
+            )
+            _show(f"ten over {len(small[1])} documents", await Work(counter, "small", *small).rows(SMALL_PARTS))
         await model.aclose()
+
+
+def _show(what: str, rows: Sequence[Sequence[object]]) -> None:
     show(
-        f"The same for one task over the descriptions of {DOCUMENTS} installed packages ({machine()})",
-        ("budget", "shares of steps to come", "asked at", "at the end", "over"),
-        wide,
-    )
-    show(
-        f"Share of the budget spent when a person is first asked ({machine()})",
+        f"Share of the budget spent when a person is first asked, {what} ({machine()})",
         (
             "budget, of what the task spends",
             "shares of steps to come",

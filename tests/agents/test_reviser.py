@@ -6,8 +6,9 @@ from tests.readers import ANYONE
 from waystation.agents.oversight import REASON_CHARACTERS, Reviser
 from waystation.domain.amount import Limit
 from waystation.domain.errors import ModelUnavailable, RedactionFailed
+from waystation.domain.plan import Revised
 from waystation.domain.privacy import Place
-from waystation.domain.reviews import Revised, RevisionRequest
+from waystation.domain.reviews import RevisionRequest
 from waystation.domain.task import SourceDocument
 from waystation.domain.work import Analysis, Finding, Findings
 from waystation.ports import ModelReply

@@ -12,9 +12,20 @@ def test_a_plan_that_is_printed_is_read_as_the_same_plan() -> None:
     assert read_plan(as_yaml(CREW_PLAN)) == CREW_PLAN
 
 
+def test_a_share_is_read_as_it_is_written() -> None:
+    written = as_yaml(CREW_PLAN)
+    assert "share" not in written
+    for share, read in (("25%", "25%"), ("40_000", "40000"), ("$0.40", "$0.40")):
+        plan = read_plan(written.replace("goal: Read about tides.", f"goal: Read about tides.\n  share: {share}"))
+        assert [step.share for step in plan.steps] == ["", read, "", ""]
+        assert read_plan(as_yaml(plan)) == plan
+
+
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [
+        ("needs: []", "needs: []\n  share: half", "an amount or percent like 25%"),
+        ("needs: []", "needs: []\n  share: [1]", "steps.0.share"),
         ("needs: []", "needs: [write]", "steps need each other in a circle"),
         ("role: analysis", "role: cooking", "steps.2.role"),
         ("steps:", "steps: [", "no YAML"),

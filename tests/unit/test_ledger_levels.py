@@ -10,7 +10,7 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Account, RunTotals, Usage
 from waystation.domain.errors import Overdrawn
 from waystation.domain.leg import AllowanceSpent, Finished, Standing
-from waystation.domain.loans import from_task
+from waystation.domain.loans import drawn, from_task
 from waystation.domain.session import Ask, Raised, SessionState, Settlement
 from waystation.domain.task import TaskPhase
 from waystation.domain.task_state import TaskState
@@ -41,8 +41,8 @@ class Levels(RuleBasedStateMachine):
         """What the session may spend, grants of people included."""
         self.asks = 0
 
-    @rule(task_id=st.sampled_from(TASKS), tokens=PARTS, dollars=PARTS, floor=st.none() | AMOUNTS)
-    def submit(self, task_id: str, tokens: float, dollars: float, floor: Amount | None) -> None:
+    @rule(task_id=st.sampled_from(TASKS), tokens=PARTS, dollars=PARTS, floor=st.none() | AMOUNTS, stakes=st.booleans())
+    def submit(self, task_id: str, tokens: float, dollars: float, floor: Amount | None, *, stakes: bool) -> None:
         if task_id in self.tasks:
             return
         try:
@@ -51,7 +51,8 @@ class Levels(RuleBasedStateMachine):
             assert not self.session.account.unreserved.covers(BUDGET.amount)
             return
         planning = totals(part(BUDGET.part(8).amount, tokens, dollars))
-        self.tasks[task_id] = TaskState(account=Account(limit=BUDGET), floor=floor).planned(PLAN, planning, (), AGENT)
+        begun = TaskState(account=Account(limit=BUDGET), floor=floor, stakes=stakes)
+        self.tasks[task_id] = begun.planned(PLAN, planning, (), AGENT)
 
     @precondition(lambda self: self.tasks)
     @rule(data=st.data())
@@ -86,11 +87,14 @@ class Levels(RuleBasedStateMachine):
         task_id, step_id = self._pick(data, "spent")
         if step_id is None:
             return
-        state, drawn = from_task(self.tasks[task_id], step_id)
-        if drawn.nothing:
-            assert state == self.tasks[task_id]
+        before = self.tasks[task_id]
+        state = drawn(before, step_id)
+        if state is None:
+            assert from_task(before, step_id) == (before, Amount())
             return
-        self.tasks[task_id] = state.with_run(state.runs[step_id].after_grant(drawn))
+        self.tasks[task_id] = state
+        least = before.runs[step_id].limit.amount + before.runs[step_id].needed
+        assert least.less(state.runs[step_id].limit.amount).nothing, "its next call is paid for"
 
     @precondition(lambda self: self.tasks)
     @rule(data=st.data(), times=st.integers(1, 3))
@@ -148,13 +152,14 @@ class Levels(RuleBasedStateMachine):
             assert state.account.limit.covers(state.account.spent + state.account.held)
             if held is not None:
                 assert Limit(tokens=held.tokens, micro_usd=held.micro_usd) == state.account.limit
+            assert all(run.phase == "running" for run in state.runs.values() if run.staked)
             for step_id, reserved in state.account.reserved.items():
                 if step_id in state.runs:
                     assert reserved == state.runs[step_id].limit.amount
                 else:
                     assert state.share is not None
                     floor = state.share.amount if state.floor is None else state.floor.at_most(state.share.amount)
-                    assert floor.less(reserved).nothing
+                    assert state.stakes or floor.less(reserved).nothing
 
     @invariant()
     def everything_spent_anywhere_is_within_the_sessions_limit(self) -> None:

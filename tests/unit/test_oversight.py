@@ -4,17 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.task_values import PLAN, REF, TERMS, finished, spent, totals, working
-from waystation.domain.amount import Limit
+from tests.unit.task_values import NOON, PLAN, REF, TERMS, finished, spent, totals, working
+from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Account
-from waystation.domain.plan import Plan, PlanRevision, Review, Step
+from waystation.domain.plan import Plan, PlanRevision, Review, Revised, Step
 from waystation.domain.reviews import (
     HELD_FOR,
     Reviewed,
-    Revised,
     allowance,
     mended,
     paid,
+    proposed,
     provided,
     review_due,
     review_request,
@@ -23,7 +23,7 @@ from waystation.domain.reviews import (
     revision_due,
     revision_request,
 )
-from waystation.domain.task import TaskTerms
+from waystation.domain.task import TaskPhase, TaskTerms
 from waystation.domain.task_state import TaskState
 
 OVERSEEN = TERMS.model_copy(update={"revisions": 1, "reviews": 1})
@@ -146,3 +146,32 @@ def test_a_report_that_was_not_finished_is_not_reviewed() -> None:
     stopped = state.with_run(state.runs["writing"].cannot_go_on("no money"))
     assert not review_due(stopped)
     assert not review_due(working())
+
+
+def adding(*ids: str) -> Revised:
+    added = tuple(FOG.model_copy(update={"id": step_id}) for step_id in ids)
+    plan = Plan(steps=(*PLAN.steps[:2], *added, *PLAN.steps[2:]))
+    revision = PlanRevision(number=1, version=2, added=ids, seen=("research-1", "research-2"))
+    return Revised(revision=revision, plan=plan, totals=totals(1_000))
+
+
+@pytest.mark.parametrize(("percent", "asks"), [(None, False), (30, False), (29, True), (0, True)])
+def test_a_revision_asks_whose_new_steps_may_spend_more_than_a_part_of_the_budget(
+    percent: int | None, *, asks: bool
+) -> None:
+    state = after(begun(), "research-1", "research-2")
+    terms = OVERSEEN.model_copy(update={"revision_percent": percent})
+    asking = proposed(state, adding("fog", "mist"), terms, NOON, None)
+    assert (asking is not None) is asks
+    if asking is not None:
+        waiting, request = asking
+        assert (request.request_id, request.asked, request.steps_left) == ("plan-1", Amount(tokens=60_000), 6)
+        assert waiting.plan == state.plan, "until somebody agrees"
+        assert waiting.phase is TaskPhase.PAUSED
+        assert waiting.account.spent.tokens == state.account.spent.tokens + 1_000
+
+
+def test_a_revision_that_adds_nothing_asks_nobody() -> None:
+    terms = OVERSEEN.model_copy(update={"revision_percent": 0})
+    state = after(begun(), "research-1", "research-2")
+    assert proposed(state, adding(), terms, NOON, None) is None

@@ -2,8 +2,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.amount import Limit
-from waystation.domain.plan import Plan, Step, numbered, plan_errors, share_out, standard_plan
+from waystation.agents.planner import SUBMIT_PLAN
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.plan import (
+    Plan,
+    PlanChange,
+    Step,
+    changed,
+    numbered,
+    plan_errors,
+    plan_shares,
+    share_errors,
+    share_out,
+    standard_plan,
+)
 from waystation.domain.roles import Role
 
 
@@ -156,3 +168,78 @@ def test_steps_get_other_ids_wherever_they_are_named_and_none_twice() -> None:
         ("writing-1", ("research-2", "research-1")),
     ]
     assert numbered(plan, []) == plan
+
+
+def sharing(*shares: str) -> Plan:
+    return Plan(
+        steps=tuple(one.model_copy(update={"share": share}) for one, share in zip(GOOD.steps, shares, strict=True))
+    )
+
+
+BOTH = Limit(tokens=100_000, micro_usd=1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("shares", "left", "tokens"),
+    [
+        (("40k", "", "", ""), Limit(tokens=100_000), [40_000, 20_000, 20_000, 20_000]),
+        (("50%", "25%", "", ""), Limit(tokens=100_000), [50_000, 25_000, 12_500, 12_500]),
+        (("", "", "", "10%"), Limit(tokens=400_000), [90_000, 90_000, 90_000, 40_000]),
+        (("25%",) * 4, Limit(tokens=100_001), [25_000] * 4),
+        (("70k", "10k", "10k", "10k"), Limit(tokens=100_000), [70_000, 10_000, 10_000, 10_000]),
+    ],
+)
+def test_steps_start_with_the_shares_that_a_person_gave_and_even_parts_of_the_rest(
+    shares: tuple[str, ...], left: Limit, tokens: list[int]
+) -> None:
+    plan = sharing(*shares)
+    assert share_errors(plan, left) == ()
+    assert list(plan_shares(plan, left, Limit(tokens=90_000)).values()) == [Limit(tokens=each) for each in tokens]
+
+
+def test_a_share_in_one_unit_leaves_the_other_even() -> None:
+    first, second, *_ = plan_shares(sharing("$0.40", "70k", "", ""), BOTH, BOTH).values()
+    assert first == Limit(tokens=10_000, micro_usd=400_000)
+    assert second == Limit(tokens=70_000, micro_usd=200_000)
+
+
+@pytest.mark.parametrize(
+    ("shares", "left", "told"),
+    [
+        (("60k", "60k", "", ""), Limit(tokens=100_000), "come to 120,000 tokens, and 100,000 tokens are left"),
+        (("60%", "60%", "", ""), BOTH, "come to 120,000 tokens and $1.20, and 100,000 tokens and $1.00 are left"),
+        (("100%", "", "", ""), BOTH, "leave nothing for b, weigh, write"),
+        (("$0.40", "", "", ""), Limit(tokens=100_000), "the budget is in tokens alone"),
+        (("40k", "", "", ""), Limit(micro_usd=100_000), "the budget is in dollars alone"),
+    ],
+)
+def test_shares_that_do_not_fit_are_refused_with_the_sum(shares: tuple[str, ...], left: Limit, told: str) -> None:
+    (error,) = share_errors(sharing(*shares), left)
+    assert told in error
+
+
+@pytest.mark.parametrize("share", ["much", "0%", "101%", "2.5%", "-5%", "0k", "1%+1k", "\u0663%", " "])
+def test_a_share_that_is_none_keeps_a_plan_from_being_run(share: str) -> None:
+    (error,) = plan_errors(sharing("", share, "", ""))
+    assert error.startswith("step 'b' has an impossible share")
+
+
+LEFT = st.builds(Limit, tokens=st.integers(0, 10**9), micro_usd=st.none() | st.integers(0, 10**9))
+GIVEN = st.sampled_from(["", "1k", "40k", "5%", "33%", "34%", "100%", "$0.50", "1k+$0.01"])
+
+
+@given(st.tuples(GIVEN, GIVEN, GIVEN, GIVEN), LEFT, LEFT)
+def test_shares_that_fit_never_pass_what_is_left(shares: tuple[str, ...], left: Limit, agent: Limit) -> None:
+    plan = sharing(*shares)
+    if not share_errors(plan, left):
+        parts = plan_shares(plan, left, agent).values()
+        assert left.covers(sum((part.amount for part in parts), Amount()))
+
+
+def test_no_model_sees_or_gives_a_share() -> None:
+    assert "share" not in str(SUBMIT_PLAN.input_schema)
+    added = step("more").model_copy(update={"share": "90%"})
+    assert changed(sharing("40k", "", "", ""), PlanChange(add=(added,)), frozenset("a")).steps[:2] == (
+        sharing("40k", "", "", "").steps[0],
+        step("more"),
+    )

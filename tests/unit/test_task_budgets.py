@@ -9,10 +9,10 @@ from waystation.domain.agent_run import AskMoney
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Account, RunTotals, Usage
 from waystation.domain.leg import AllowanceSpent, Finished, Standing
-from waystation.domain.loans import drawn, from_task
+from waystation.domain.loans import drawn, from_task, may_be_handed_back
 from waystation.domain.progress import progress_of
 from waystation.domain.session import SessionAnswer
-from waystation.domain.task_state import TaskState
+from waystation.domain.task_state import UNFIT_SHARES, TaskState
 
 PLANNING = RunTotals(usage=Usage(input=2_000), turns=1, cost_micro_usd=40_000)
 NUMBERS = st.none() | st.integers(0, 400_000)
@@ -122,8 +122,79 @@ def test_a_spent_agent_borrows_of_steps_to_come_down_to_what_each_needs() -> Non
     assert [step.limit.tokens for step in shown] == [68_000, 4_000, 4_000, 4_000]
 
 
+def needing_floors(likely: int) -> TaskState:
+    """Nothing but floors is left, and the agent's two calls so far have cost so much each."""
+    state = TaskState(account=Account(limit=Limit(tokens=80_000)), floor=FLOOR, stakes=True)
+    state = state.planned(PLAN, RunTotals(), (), Limit(tokens=90_000)).started(PLAN.step("research-1"), REF, TERMS)
+    for step in PLAN.steps[1:]:
+        account = state.account.carve(step.id, "research-1", Amount(tokens=16_000))
+        run = state.runs["research-1"].model_copy(update={"limit": Limit(tokens=account.reserved["research-1"].tokens)})
+        state = state.with_(account=account, runs={"research-1": run})
+    used = RunTotals(usage=Usage(input=64_000), turns=64_000 // likely)
+    return after_leg(state, "research-1", AllowanceSpent(standing=Standing(totals=used), needed=Amount(tokens=9_000)))
+
+
+def test_floors_back_a_call_that_is_unlikely_to_cost_them_and_are_whole_again_after_it() -> None:
+    state = needing_floors(likely=2_000)
+    assert drawn(state.with_(stakes=False), "research-1") is None
+    backed = drawn(state, "research-1")
+    assert backed is not None
+    assert backed.runs["research-1"].limit == Limit(tokens=68_000 + 9_000)
+    assert [backed.account.reserved[step.id].tokens for step in PLAN.steps[1:]] == [0, 0, 3_000]
+    assert backed.account.limit == state.account.limit
+    cheap = spent(backed, Amount(tokens=66_000), Amount(tokens=500))
+    assert [cheap.account.reserved[step.id] for step in PLAN.steps[1:]] == [FLOOR] * 3
+    assert cheap.runs["research-1"].limit == Limit(tokens=68_000)
+    assert cheap.runs["research-1"].needed == Amount(tokens=9_500), "what is left is less by what it had to give back"
+    assert drawn(cheap, "research-1") is None, "a likely call would cost the floors"
+
+
+def test_a_call_that_costs_its_worst_case_costs_floors_and_no_limit() -> None:
+    backed = drawn(needing_floors(likely=2_000), "research-1")
+    assert backed is not None
+    dear = after_leg(backed, "research-1", Finished(standing=standing(Amount(tokens=76_000))))
+    assert [dear.account.reserved[step.id].tokens for step in PLAN.steps[1:]] == [1_000, 0, 3_000]
+    assert dear.account.limit.covers(dear.account.spent + dear.account.held)
+
+
+def test_floors_back_no_call_that_is_likely_to_cost_them() -> None:
+    assert drawn(needing_floors(likely=2_001), "research-1") is None
+
+
+def test_a_share_that_a_person_gave_is_reserved_whole_and_lent_to_nobody() -> None:
+    given = PLAN.model_copy(update={"steps": (*PLAN.steps[:3], PLAN.steps[3].model_copy(update={"share": "25k"}))})
+    state = TaskState(account=Account(limit=Limit(tokens=85_000)), floor=FLOOR)
+    state = state.planned(given, RunTotals(), (), Limit(tokens=90_000)).started(PLAN.step("research-1"), REF, TERMS)
+    assert [held.tokens for held in state.account.reserved.values()] == [20_000, 20_000, 20_000, 25_000]
+    state = spent(state, Amount(tokens=19_500), Amount(tokens=6_000))
+    while (helped := drawn(state, "research-1")) is not None:
+        limit = helped.runs["research-1"].limit.tokens or 0
+        state = spent(helped, Amount(tokens=limit - 500), Amount(tokens=6_000))
+    assert [state.account.reserved[step.id].tokens for step in PLAN.steps[1:]] == [5_000, 5_000, 25_000]
+    assert state.share_of(PLAN.steps[3].id) == Limit(tokens=25_000)
+
+
+def test_shares_of_a_plan_that_came_from_elsewhere_and_do_not_fit_are_even_and_noted() -> None:
+    given = PLAN.model_copy(update={"steps": (*PLAN.steps[:3], PLAN.steps[3].model_copy(update={"share": "90k"}))})
+    state = TaskState(account=Account(limit=Limit(tokens=80_000))).planned(given, RunTotals(), (), Limit(tokens=90_000))
+    assert [held.tokens for held in state.account.reserved.values()] == [20_000] * 4
+    assert state.notes == (UNFIT_SHARES,)
+
+
 def test_under_terms_of_before_shares_are_walls() -> None:
     assert drawn(narrow(None), "research-1") is None
+
+
+def test_a_patient_agent_waits_while_another_goes_on_that_cannot_leave_enough_and_asks_when_none_does() -> None:
+    other = PLAN.steps[1].id
+    state = narrow(FLOOR).started(PLAN.steps[1], REF, TERMS)
+    state = spent(state, Amount(tokens=19_500), Amount(tokens=60_000))
+    waits = [may_be_handed_back(state.with_(patient=patient), "research-1") for patient in (False, True)]
+    assert waits == [False, True]
+    state = state.with_(patient=True)
+    ended = after_leg(state, other, Finished(standing=standing(Amount(tokens=20_000))))
+    assert not may_be_handed_back(ended, "research-1")
+    assert not may_be_handed_back(state.with_(floor=None), "research-1"), "its terms are of before"
 
 
 def test_a_step_that_begins_has_its_share_again_as_far_as_others_have_handed_back() -> None:

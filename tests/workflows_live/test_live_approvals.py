@@ -4,7 +4,21 @@ import pytest
 from pydantic import JsonValue
 from temporalio.client import Client, WorkflowFailureError
 
-from tests.crew import SHARE, TIGHT_BUDGET, WORK_TOKENS, Call, Crew, Gate, tight
+from tests.crew import (
+    CALL_TOKENS,
+    CREW_PLAN,
+    PROMPT_TOKENS,
+    RESEARCH_TOKENS,
+    SHARE,
+    TIGHT_BUDGET,
+    WORK_TOKENS,
+    Call,
+    Crew,
+    Gate,
+    step_of,
+    terms,
+    tight,
+)
 from tests.readers import ANYONE
 from tests.running import Counter, Task, at_work, dev_server, until
 from tests.workflows_live.history import details, events, kinds
@@ -12,6 +26,7 @@ from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.domain.task import Approval, Refusal, TaskPhase
+from waystation.ports import ModelRequest
 from workflows.task import TaskWorkflow
 
 MALFORMED: list[tuple[JsonValue, str]] = [
@@ -85,6 +100,44 @@ async def test_what_one_agent_leaves_of_a_grant_answers_for_another_and_its_requ
     assert decisions == {"harbours-1": "approved", "tides-1": "withdrawn"}
     assert progress.budget.limit == Limit(tokens=TIGHT_BUDGET + WORK_TOKENS)
     assert {entry.decision for entry in kept if entry.request_id == "tides-1"} == {"pending", "withdrawn"}
+
+
+class WideHarbours(Crew):
+    """Calls about harbours but the first may cost more than floors can back."""
+
+    async def count_tokens(self, request: ModelRequest) -> int:
+        """A prompt that the provider reads from its cache, which nobody knows before."""
+        wide = step_of(request) == "harbours" and len(request.messages) > 1
+        return PROMPT_TOKENS * 25 if wide else PROMPT_TOKENS
+
+
+@pytest.mark.parametrize("last", [False, True])
+async def test_nobody_is_asked_while_another_agent_goes_on_although_it_cannot_leave_enough(
+    last: bool, server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    gate, share = Gate(Call("tides", 6)), RESEARCH_TOKENS
+    under = terms(budget=CALL_TOKENS + len(CREW_PLAN.steps) * share)
+    changed = {"agent": under.agent.model_copy(update={"turn_limit": 1}), "floor": Amount(tokens=share)}
+    async with at_work(server, tmp_path, redactor, WideHarbours(gate)) as counter:
+        await counter.submit(under=under.model_copy(update={**changed, "asks_last": last}))
+        task = counter.task()
+
+        async def harbours_is_spent() -> bool:
+            return (await task.query(TaskWorkflow.progress)).steps[0].legs == 2
+
+        await gate.reached.wait()
+        await until(harbours_is_spent)
+        if not last:
+            await until_asked(task, 1)
+        gate.opened.set()
+        await until_asked(task, 1)
+        asked = (await task.query(TaskWorkflow.progress)).approvals[0]
+        await task.signal(APPROVE_BUDGET, {"request_id": asked.request_id, "tokens": 9 * WORK_TOKENS})
+        progress = await task.result()
+    assert progress.phase is TaskPhase.DONE
+    assert asked.agent == "harbours"
+    everything = 2 * CALL_TOKENS + RESEARCH_TOKENS
+    assert (asked.task_spent.tokens == everything) is last, "planning, one call about harbours, and all about tides"
 
 
 async def grant_both(task: Task) -> None:

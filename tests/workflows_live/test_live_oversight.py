@@ -10,11 +10,13 @@ from tests.overseeing import ADDED, FAULTY, GOOD, IMPOSSIBLE, KEPT, OverseenCrew
 from tests.readers import ANYONE
 from tests.running import Counter, at_work, dev_server, until
 from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN
 from waystation.domain.budget import Mode
 from waystation.domain.errors import ModelRejected
 from waystation.domain.signals import EditInput
 from waystation.domain.task import TaskPhase, TaskProgress
 from workflows.session import SessionWorkflow
+from workflows.task import TaskWorkflow
 
 RESEARCH_CALLS = 7
 
@@ -65,6 +67,43 @@ async def test_a_step_that_a_revision_adds_is_done_before_what_needs_it(
     opening = crew.asked[0].messages[0].text
     assert '<found step="harbours" title="Harbours">' in opening
     assert "- weigh (analysis, not begun needs harbours, tides) Weigh: Weigh both." in opening
+
+
+ASKING = overseen(reviews=0).model_copy(update={"revision_percent": 5})
+"""An agent of the crew starts with a tenth of its task's budget."""
+
+
+async def asked_about_the_revision(counter: Counter) -> TaskProgress:
+    async def asked() -> bool:
+        progress = await counter.task().query(TaskWorkflow.progress)
+        return any(one.decision == "pending" for one in progress.approvals)
+
+    await until(asked)
+    return await counter.task().query(TaskWorkflow.progress)
+
+
+@pytest.mark.parametrize("agrees", [True, False])
+async def test_a_revision_that_may_cost_much_waits_for_a_person_and_denied_the_plan_stays_as_it_was(
+    agrees: bool, server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    crew = OverseenCrew(revisions=[ADDED])
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=ASKING)
+        waiting = await asked_about_the_revision(counter)
+        await counter.task().signal(REVIEW_PLAN, {"plan": "0" * 64})
+        await counter.task().signal(APPROVE_BUDGET if agrees else DENY_BUDGET, {"request_id": "plan-1", "by": "Ada"})
+        ended, report = await done(counter)
+        versions = await counter.store.plan_versions(ended.task_id, ANYONE)
+    assert [step.id for step in waiting.steps] == ["harbours", "tides", "weigh", "write"]
+    assert waiting.approvals[0].asked.tokens == 5_000
+    (refused,) = ended.refusals
+    assert "it is a revision of the plan" in refused.reason
+    assert ended.phase is TaskPhase.DONE
+    assert of(crew, "fog") == (RESEARCH_CALLS if agrees else 0)
+    assert [step.id for step in versions[-1].plan.steps if step.id == "fog"] == (["fog"] if agrees else [])
+    assert versions[-1].plan.step("weigh").needs == (("harbours", "tides", "fog") if agrees else ("harbours", "tides"))
+    assert len(versions) == (2 if agrees else 3)
+    assert ("Revision 1 of the plan was not agreed to" in report) is not agrees
 
 
 @pytest.mark.parametrize(

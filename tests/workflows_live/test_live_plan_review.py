@@ -18,6 +18,7 @@ from waystation.cli import follow
 from waystation.client import Client as Waystation
 from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN
 from waystation.domain.decisions import Unattended
+from waystation.domain.errors import BadInput
 from waystation.domain.plan import Plan
 from waystation.domain.task import TaskPhase, TaskProgress
 from waystation.files import plan_file
@@ -89,6 +90,38 @@ async def test_a_plan_that_a_person_sends_takes_the_place_of_the_one_that_waits(
     assert [refusal.signal for refusal in progress.refusals] == [REVIEW_PLAN] * 2
     assert [version.plan.steps[0].goal for version in versions] == [CREW_PLAN.steps[0].goal, GOAL]
     assert GOAL not in history
+
+
+async def test_agents_start_with_the_shares_that_a_person_gave_and_shares_over_the_budget_are_refused(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+) -> None:
+    def sharing(*shares: str) -> Plan:
+        steps = zip(CREW_PLAN.steps, shares, strict=True)
+        return Plan(steps=tuple(step.model_copy(update={"share": share}) for step, share in steps))
+
+    async with at_work(server, tmp_path, redactor, Crew()) as counter, await Waystation.connect(outside) as client:
+        await counter.submit(under=terms(budget=20_450).model_copy(update={"review_plan": True}))
+        task_id = (await waiting(counter)).task_id
+        with pytest.raises(BadInput, match=r"come to 24,000 tokens, and 20,000 tokens are left for the steps"):
+            await client.review_plan(task_id, sharing("12k", "12k", "", ""))
+        over = await kept(counter, sharing("12k", "12k", "", ""))
+
+        async def refused() -> bool:
+            return bool((await counter.task().query(TaskWorkflow.progress)).refusals)
+
+        await counter.task().signal(REVIEW_PLAN, {"plan": over})
+        await until(refused)
+        answer = await client.review_plan(task_id, sharing("8k", "40%", "", ""), by="Ada")
+        progress = await counter.task().result()
+        versions = await counter.store.plan_versions(progress.task_id, ANYONE)
+    assert answer.outcome == "approved"
+    assert [refusal.reason for refusal in progress.refusals] == [
+        "the shares come to 24,000 tokens, and 20,000 tokens are left for the steps"
+    ]
+    assert [step.share for step in versions[-1].plan.steps] == ["8k", "40%", "", ""]
+    assert len(versions) == 2, "the refused one is none of them"
+    assert [step.limit.tokens for step in progress.steps] == [8_000, 8_000, 2_000, 2_000]
+    assert progress.phase is TaskPhase.DONE
 
 
 def not_worked_on(progress: TaskProgress, decision: str) -> None:
@@ -192,7 +225,7 @@ async def test_a_person_reads_the_plan_with_its_shares_and_sends_another_from_a_
         task_id = counter.task().id
         code, shown, _ = await printed(capsys, "plan", task_id)
         assert code == 0
-        code, inbox, _ = await printed(capsys, "approvals")
+        code, inbox, _ = await printed(capsys, "approvals", "--details")
         assert code == 0
         changed.write_text(shown.replace(CREW_PLAN.steps[0].goal, GOAL))
         monkeypatch.setenv("EDITOR", shlex.join(["cp", str(changed)]))
@@ -208,6 +241,7 @@ async def test_a_person_reads_the_plan_with_its_shares_and_sends_another_from_a_
         late = await printed(capsys, "plan", task_id, "--file", str(mended))
     assert late == (2, "", f"waystation: {task_id} does not run: it has ended, or no worker has taken it up yet\n")
     assert "# tides may spend " in shown
+    assert "# All steps together have 49,550 tokens: " in shown
     assert "# It may read pilot.md." in shown
     assert f"waystation plan {task_id} --edit" in inbox
     assert f"{CREW_PLAN.steps[0].title}, with " in inbox

@@ -28,6 +28,7 @@ from waystation.domain.plan import (
     PlanRevision,
     PlanVersion,
     Review,
+    Revised,
     Step,
     change_errors,
     changed,
@@ -37,7 +38,7 @@ from waystation.domain.plan import (
 )
 from waystation.domain.privacy import Place, cut
 from waystation.domain.report import Drafted, Fault, Faults, bullet_list, faults_in
-from waystation.domain.reviews import Reviewed, ReviewRequest, Revised, RevisionRequest
+from waystation.domain.reviews import Reviewed, ReviewRequest, RevisionRequest
 from waystation.domain.task import TaskRef
 from waystation.domain.transcript import platform_text
 from waystation.ports import Redactor, Store, ToolSpec
@@ -79,6 +80,8 @@ class Reviser:
         RedactionFailed.
         """
         run = RunRef(**request.ref.model_dump(), step_id=revision_id(request.number), role="planning")
+        if request.denied:
+            return await self._taken_back(run, request)
         notes: tuple[str, ...] = ()
         if not await self._made(run):
             answer = await self._answer(run, request)
@@ -93,6 +96,17 @@ class Reviser:
             changes = {"version": after.number, **difference(before.plan, after.plan)}
             revision = revision.model_copy(update=changes)
         return Revised(revision=revision, plan=plan, totals=await self.store.totals(run.run_id), notes=notes)
+
+    async def _taken_back(self, run: RunRef, request: RevisionRequest) -> Revised:
+        """The plan before it is the newest version again; done once."""
+        made_by, versions = f"{run.step_id}/denied", await self.store.plan_versions(run.task_id, run.reader)
+        if (pair := await self._made(run)) is not None and versions[-1].made_by != made_by:
+            number, reason = versions[-1].number + 1, "A person denied the revision."
+            version = PlanVersion(number=number, plan=pair[0].plan, made_by=made_by, reason=reason)
+            await self.store.save_revision(run.task_id, version)
+        note = f"Revision {request.number} of the plan was not agreed to: the plan stays as it was."
+        revision = PlanRevision(number=request.number, seen=request.seen)
+        return Revised(revision=revision, totals=await self.store.totals(run.run_id), notes=(note,))
 
     async def _made(self, run: RunRef) -> tuple[PlanVersion, PlanVersion] | None:
         """The version that this run has made, after the one that it changed."""

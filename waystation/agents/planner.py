@@ -32,6 +32,7 @@ from waystation.domain.plan import (
     Step,
     numbered,
     plan_errors,
+    share_errors,
     standard_plan,
 )
 from waystation.domain.privacy import Place, cut
@@ -253,9 +254,10 @@ class Planner:
         kept = await self.store.plan(ref.task_id, ref.reader) or plan
         return PlanMade(plan=kept.without_goals(), totals=await self.store.totals(run.run_id), notes=notes)
 
-    async def take_edit(self, ref: TaskRef, edit: PlanEdit) -> EditedPlan:
-        """The plan that a person sent, as the task's newest; kept twice, it stands once. Raises StoreError,
-        RedactionFailed.
+    async def take_edit(self, ref: TaskRef, edit: PlanEdit, left: Limit) -> EditedPlan:
+        """The plan that a person sent, as the task's newest; kept twice, it stands once. `left`: for all its steps.
+
+        Raises StoreError, RedactionFailed.
         """
         try:
             plan = Plan.model_validate_json(await self.store.get_text(edit.given, ref.reader))
@@ -263,6 +265,8 @@ class Planner:
             return EditedPlan(reason=UNKNOWN_PLAN)
         if faults := plan_errors(plan):
             return EditedPlan(reason=f"the plan cannot be run ({len(faults)} faults): {SEND_AGAIN}")
+        if faults := share_errors(plan, left):
+            return EditedPlan(reason="; ".join(faults))
         versions = await self.store.plan_versions(ref.task_id, ref.reader)
         known = next((one.plan for one in versions if one.made_by == edit.made_by), None)
         if known is None:
@@ -310,7 +314,7 @@ async def with_safe_titles(plan: Plan, redactor: Redactor, tenant: str, known: C
 
 
 def _plan(arguments: Mapping[str, JsonValue]) -> Plan:
-    plan = Plan(steps=SubmitPlanInput.model_validate(arguments).steps)
+    plan = Plan(steps=SubmitPlanInput.model_validate(arguments).steps).without_shares()
     if errors := plan_errors(plan):
         raise UnusableAnswer(*errors)
     return plan

@@ -161,7 +161,8 @@ async def ask_at_terminal(client: Client, task_id: str, approval: Approval) -> N
     if not can_ask():
         return
     if approval.about_plan:
-        await _ask_yes_or_no(client, task_id, approval, "Work by this plan? [y]es, [d]eny and end the task, [l]ater:")
+        denied = "and end the task" if approval.asked.nothing else "and keep it as it was"
+        await _ask_yes_or_no(client, task_id, approval, f"Work by this plan? [y]es, [d]eny {denied}, [l]ater:")
     elif approval.action is not None:
         asks = f"Let {approval.agent} call {approval.action.tool}?"
         await _ask_yes_or_no(client, task_id, approval, f"{asks} [y]es, [d]eny and go on without it, [l]ater:")

@@ -26,6 +26,7 @@ from waystation.domain.amount import limit_text, used_text
 from waystation.domain.errors import BadInput
 from waystation.domain.foreign import plain
 from waystation.domain.plan import Plan, Step, plan_errors
+from waystation.domain.progress import left_for_steps
 from waystation.domain.signals import Answer
 from waystation.domain.value import malformed
 from waystation.files import plan_file, private_folder, write_private
@@ -109,6 +110,11 @@ def _remarks(planned: PlannedTask) -> list[str]:
     more = f" and {len(names) - MENTIONED} more" if len(names) > MENTIONED else ""
     lines = [f"{planned.progress.task_id} has spent {used_text(budget.spent, budget.limit)}."]
     lines += [f"{step.id} may spend {limit_text(step.limit)}." for step in planned.progress.steps]
+    if any(asked.about_plan and asked.decision == "pending" for asked in planned.progress.approvals):
+        lines.append(
+            f"All steps together have {limit_text(left_for_steps(planned.progress))}: give one its part of that as "
+            "`share: 40k`, `share: $0.40` or `share: 25%`."
+        )
     if seen is not None:
         lines.append(
             f"A step of {counted(seen.tasks, 'earlier task')} took {seen.middle:,} tokens, from {seen.least:,} to "
@@ -121,8 +127,8 @@ def _remarks(planned: PlannedTask) -> list[str]:
 
 def as_yaml(plan: Plan) -> str:
     """A plan alone, as it is read again."""
-    steps = plan.model_dump(mode="json")
-    return yaml.safe_dump(steps, sort_keys=False, allow_unicode=True, width=100).rstrip()
+    steps = [step.model_dump(mode="json", exclude=None if step.share else {"share"}) for step in plan.steps]
+    return yaml.safe_dump({"steps": steps}, sort_keys=False, allow_unicode=True, width=100).rstrip()
 
 
 _CONTENT = TypeAdapter[JsonValue](JsonValue)

@@ -11,6 +11,7 @@ from textwrap import wrap
 from waystation.cli.options import written
 from waystation.domain.agent_run import Outlook
 from waystation.domain.amount import amount_text, limit_text, used_text
+from waystation.domain.approvals import plan_waits
 from waystation.domain.decisions import ActionQuestion
 from waystation.domain.details import denial_text, estimate_line, hidden_text, in_units, least_text, made_text
 from waystation.domain.foreign import one_line
@@ -81,7 +82,7 @@ def request_text(one: PendingApproval, now: datetime, width: int) -> str:
     approval = one.approval
     since = f", since {approval.requested_at:{MOMENT}}" if approval.requested_at is not None else ""
     if approval.about_plan:
-        what = f"of {approval.steps_left} steps waits to be agreed to"
+        what = plan_waits(approval)[0].removeprefix("plan ")
     elif approval.action is not None:
         what = f"asks to call {approval.action.tool}"
     elif approval.reason:
@@ -100,7 +101,7 @@ def _facts(one: PendingApproval, now: datetime) -> list[tuple[str, str]]:
     approval, seen = one.approval, one.approval.outlook
     if approval.about_plan:
         facts = [(step.role, f"{step.title}, with {limit_text(step.limit)}") for step in one.steps]
-        facts += [("approved", "its steps begin"), ("if denied", "the task ends; planning stays paid")]
+        facts += [("approved", "its steps begin"), ("if denied", plan_waits(approval)[1])]
     elif approval.action is not None:
         facts = action_facts(one)
     else:
@@ -158,7 +159,7 @@ def _deadline(one: PendingApproval, answer_by: datetime, now: datetime) -> tuple
     """What a deadline does. A task that is worked on ends its requests itself, where it was told to."""
     delivers = "delivers what it has" if one.approval.action is None else "goes on without the call"
     if one.approval.about_plan:
-        delivers = "is not worked on: the task ends"
+        delivers = "is not worked on: the task ends" if one.approval.asked.nothing else "stays as it was"
     agent, moment = one.approval.agent, f"{answer_by:{MOMENT}}"
     if answer_by > now:
         match one.then:
@@ -184,7 +185,8 @@ def _commands(one: PendingApproval) -> list[str]:
     readable = seen is not None and (seen.made != Made() or seen.finished > 0)
     draft = [f"waystation report {one.task_id} --draft"] if readable else []
     if one.approval.about_plan:
-        draft = [f"waystation plan {one.task_id}", f"waystation plan {one.task_id} --edit"]
+        edit = [f"waystation plan {one.task_id} --edit"] if one.approval.asked.nothing else []
+        draft = [f"waystation plan {one.task_id}", *edit]
     return [*draft, approve_command(one.task_id, one.approval), deny_command(one.task_id, one.approval)]
 
 

@@ -48,6 +48,7 @@ from waystation.client.lookups import (
     agents_of,
     own_task,
     plan_of,
+    refuse_unfit_shares,
     require_own,
     require_words,
     resolved,
@@ -388,6 +389,7 @@ class Client:
         """
         row = await self._own(task_id)
         await plan_of(self._store, row)
+        refuse_unfit_shares(plan, (await self._view_or_stored(row)).progress)
         blob = await self._store.put_text(plan.model_dump_json(), row.ref.reader)
         return await self._send(task_id, REVIEW_PLAN, given({"plan": blob, "by": by, "note": note}))
 

@@ -14,8 +14,9 @@ from waystation.agents.documents import RedactedDocuments, document_names
 from waystation.agents.redaction import restored
 from waystation.domain.errors import BadInput, UnknownTask, WrongKey
 from waystation.domain.ownership import OfTenant, Reader
-from waystation.domain.plan import PLANNING_ID, Plan
+from waystation.domain.plan import PLANNING_ID, Plan, share_errors
 from waystation.domain.privacy import WithOriginals
+from waystation.domain.progress import left_for_steps
 from waystation.domain.removal import FORGOTTEN
 from waystation.domain.task import (
     ReportVersion,
@@ -201,3 +202,10 @@ async def document_as_shown(settings: Settings, task_id: str, name: str) -> str:
             return (await redacted.text(called[0].blob, reader)).text
         finally:
             redactor.close()
+
+
+def refuse_unfit_shares(plan: Plan, progress: TaskProgress) -> None:
+    """Raises BadInput where a person gave shares that do not fit, while the plan waits."""
+    waits = any(asked.about_plan and asked.decision == "pending" for asked in progress.approvals)
+    if waits and (faults := share_errors(plan, left_for_steps(progress))):
+        raise BadInput(f"the plan cannot be paid for: {'; '.join(faults)}")

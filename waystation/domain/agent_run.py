@@ -112,6 +112,8 @@ class AgentRun(Value):
     totals: RunTotals = RunTotals()
     needed: Amount = Amount()
     """What its next call needs over what is left; nothing of a unit that it has enough of."""
+    staked: dict[str, Amount] = {}
+    """By step to come, what of its floor backs the worst case of the next call, until the leg is over."""
     request_tokens: int = 0
     scale: float = 1.0
     compactions: tuple[CompactionOutcome, ...] = ()
@@ -221,6 +223,16 @@ class AgentRun(Value):
     def after_grant(self, amount: Amount) -> "AgentRun":
         """More, from a parent or a person: the run goes on."""
         return self._with(limit=self.limit.raised(amount), phase="running", needed=Amount(), halted="")
+
+    @property
+    def left(self) -> Amount:
+        """What it has of its own."""
+        return self.limit.after(self.totals.spent).amount
+
+    def given(self, amount: Amount, staked: dict[str, Amount] | None = None) -> "AgentRun":
+        """With so much more, and these floors behind its next call, wherever it is."""
+        floors = self.staked if staked is None else staked
+        return self._with(limit=self.limit.raised(amount), staked=floors)
 
     def after_decision(self, decision: ActionDecision) -> "AgentRun":
         """One of the calls that it waits for is decided on; after the last of them it goes on."""

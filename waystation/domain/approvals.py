@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, JsonValue, ValidationError
 
-from waystation.domain.amount import Amount, Limit, limit_text
+from waystation.domain.amount import Amount, Limit, amount_text, limit_text
 from waystation.domain.decisions import IN_ADVANCE, TopUp
 from waystation.domain.plan import PlanEdit
 from waystation.domain.task import Approval, Refusal
@@ -114,6 +114,8 @@ class Circumstances(Value):
     """The task takes no answers any more."""
     editing: bool = False
     """A plan that a person sent is being read."""
+    revising: bool = False
+    """What waits to be agreed to is a revision of the plan."""
 
 
 def approve(standing: Circumstances, given: ApproveInput, now: datetime) -> Approval:
@@ -192,10 +194,21 @@ def edit_plan(standing: Circumstances, given: ReviewPlanInput) -> PlanEdit:
     request = _open_request(standing, given.request_id)
     if not request.about_plan:
         raise ValueError(f"{request.request_id} does not ask about a plan: answer it by approve or deny")
+    if standing.revising:
+        raise ValueError("it is a revision of the plan: approve it, or deny it and the plan stays as it was")
     _none_being_read(standing)
     return PlanEdit(
         request_id=request.request_id, given=given.plan, by=given.by, note=given.note, answer_id=given.answer_id
     )
+
+
+def plan_waits(asked: Approval) -> tuple[str, str]:
+    """What waits to be agreed to, and what a denial leads to; both go on in a sentence."""
+    steps = "step" if asked.steps_left == 1 else "steps"
+    plan = f"plan of {asked.steps_left} {steps} waits to be agreed to"
+    if asked.asked.nothing:
+        return plan, "the task ends; planning stays paid"
+    return f"revised {plan}, with {amount_text(asked.asked)} for new steps", "the plan stays as it was"
 
 
 def _agreement(given: ApproveInput, standing: Circumstances) -> Amount:

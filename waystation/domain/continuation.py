@@ -43,7 +43,8 @@ def forked(ended: TaskState, origin: ForkedFrom, ref: TaskRef, terms: TaskTerms)
     notes = tuple(f"{sentence[0].upper()}{sentence[1:]}." for sentence in reused.sentences(steps))
     remaining = Plan(steps=tuple(step for step in plan.steps if step.id in again))
     planned = provided(begun, RunTotals(), terms).planned(remaining, RunTotals(), notes, terms.agent_budget)
-    return planned.with_(plan=plan, reused=reused, oversight=_oversight(ended, again, plan))
+    oversight = _oversight(ended, again, plan).with_(shares=planned.oversight.shares)
+    return planned.with_(plan=plan, reused=reused, oversight=oversight)
 
 
 def _plan_with_step(ended: TaskState, origin: ForkedFrom) -> Plan:

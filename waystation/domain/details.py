@@ -13,6 +13,7 @@ from pydantic import JsonValue
 
 from waystation.domain.agent_run import Outlook, unanswered_text
 from waystation.domain.amount import Amount, Limit, amount_text, dollars, limit_text, used_text
+from waystation.domain.approvals import plan_waits
 from waystation.domain.decisions import IN_ADVANCE, ActionQuestion
 from waystation.domain.delegation import depth_of, parent_of
 from waystation.domain.foreign import LONGEST_NOTE, one_line, plain_words, said_name
@@ -114,10 +115,16 @@ def plan_details(task_id: str, approval: Approval) -> str:
     """What the plan is, and what to send; Markdown."""
     sent = json.dumps({"request_id": approval.request_id, "by": "name"})
     deadline = f" Its deadline: {approval.answer_by:%Y-%m-%d %H:%M %Z}." if approval.answer_by is not None else ""
-    return (
+    what = (
         f"**The plan waits to be agreed to**: its {counted(approval.steps_left, 'step')} are below, with what each may "
-        f"spend; `waystation plan {task_id}` has what each is to do, and `--edit` changes it.{deadline}\nTo work by "
-        f"it, send the signal `approve_budget`, to end the task `deny_budget`, with\n\n```json\n{sent}\n```"
+        f"spend; `waystation plan {task_id}` has what each is to do, and `--edit` changes it."
+    )
+    if not approval.asked.nothing:
+        what = f"**A {plan_waits(approval)[0]}**: `waystation plan {task_id}` has what each is to do."
+    denied = "end the task" if approval.asked.nothing else "keep the plan as it was"
+    return (
+        f"{what}{deadline}\nTo work by it, send the signal `approve_budget`, to {denied} `deny_budget`, with"
+        f"\n\n```json\n{sent}\n```"
     )
 
 

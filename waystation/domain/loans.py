@@ -7,11 +7,18 @@ from datetime import datetime
 
 from waystation.domain.agent_run import AgentRun
 from waystation.domain.amount import Amount
+from waystation.domain.budget import Mode
 from waystation.domain.delegation import parent_of
-from waystation.domain.task import Approval
+from waystation.domain.task import Approval, TaskTerms
 from waystation.domain.task_state import HELD_FOR, TaskState
 
 FREED = "money came free, and it goes on with that"
+
+
+def lending(state: TaskState, terms: TaskTerms) -> TaskState:
+    """With how its agents share money. Floors back calls only where a person can make good one that costs its worst."""
+    stakes = terms.asks_last and terms.mode is Mode.APPROVAL
+    return state.with_(floor=terms.floor, patient=terms.asks_last, stakes=stakes)
 
 
 def drawn(state: TaskState, step_id: str) -> TaskState | None:
@@ -19,7 +26,9 @@ def drawn(state: TaskState, step_id: str) -> TaskState | None:
     if (helped := _from_parent(state, step_id)) is not None:
         return helped
     state, amount = from_task(state, step_id)
-    return None if amount.nothing else state.with_run(state.runs[step_id].after_grant(amount))
+    if amount.nothing:
+        return _staked(state, step_id)
+    return state.with_run(state.runs[step_id].after_grant(amount))
 
 
 def from_task(state: TaskState, step_id: str) -> tuple[TaskState, Amount]:
@@ -35,6 +44,40 @@ def from_task(state: TaskState, step_id: str) -> tuple[TaskState, Amount]:
     return state.with_(account=account), amount
 
 
+LIKELY = 2
+"""Times what calls have cost on average: most cost far less than they can, since a provider's cache has the rest."""
+
+
+def _staked(state: TaskState, step_id: str) -> TaskState | None:
+    """The state in which all that others can spare pays for what the run's next call is likely to cost, and floors of
+    steps to come back its worst case: they have them again when the leg is over. None where that is too little.
+    """
+    run, free, spare = state.runs[step_id], state.account.unreserved.amount, _spare(state, step_id)
+    turns, spent = run.totals.turns, run.totals.spent
+    if state.floor is None or not (state.stakes and turns) or run.halted or run.unanswered:
+        return None
+    there = run.needed.at_most(free + sum(spare.values(), Amount()))
+    likely = Amount(tokens=LIKELY * spent.tokens // turns, micro_usd=LIKELY * spent.micro_usd // turns)
+    if not run.limit.counted(likely).less(run.left + there).nothing:
+        return None
+    state = _borrowed(state, step_id, there.less(free), spare)
+    account, _ = state.account.draw(step_id, free.at_most(there))
+    lacks, staked = run.needed.less(there), dict[str, Amount]()
+    for name in _to_come(state):
+        part = account.reserved.get(name, Amount()).at_most(lacks)
+        account, lacks, staked[name] = account.carve(name, step_id, part), lacks.less(part), part
+    if not lacks.nothing:
+        return None
+    return state.with_(account=account).with_run(run.after_grant(run.needed).given(Amount(), staked))
+
+
+def _to_come(state: TaskState) -> list[str]:
+    """Ids of steps that have not begun, but for those to which a person gave their shares."""
+    begun, given = state.runs.keys() | state.shelved.keys(), state.oversight.shares
+    steps = () if state.plan is None else state.plan.steps
+    return [step.id for step in steps if step.id not in begun and not (step.share and step.id in given)]
+
+
 FLOOR_PART = 4
 """A step to come keeps a quarter of what the cheapest of the task's finished steps has spent."""
 GOING_ON = frozenset({"running", "full"})
@@ -42,13 +85,16 @@ GOING_ON = frozenset({"running", "full"})
 
 
 def may_be_handed_back(state: TaskState, step_id: str) -> bool:
-    """Whether a run that spent its own has enough for its next call in what others have not spent who are at work: it
-    waits for that before anybody is asked. Of those that all wait, the first by its id waits for none of the others.
+    """Whether a run that spent its own waits for what others have not spent who are at work, before anybody is asked:
+    where that is enough for its next call, or the task is patient: then several that lack money go on in turn, and ask
+    when none can. Of those that all wait, the first by its id waits for none of the others.
     """
     if state.floor is None or state.runs[step_id].halted:
         return False
     spare = _spare(state, step_id)
     at_work = [run for other, run in state.runs.items() if other != step_id and run.phase in GOING_ON]
+    if state.patient and at_work:
+        return True
     rests = [state.account.reserved.get(run.run.step_id, Amount()).less(run.totals.spent) for run in at_work]
     left = sum((*rests, *spare.values()), state.account.unreserved.amount)
     before = any(other < step_id and other in state.runs for other in spare)
@@ -64,8 +110,8 @@ def _spare(state: TaskState, step_id: str) -> dict[str, Amount]:
     finished = [run.totals.spent for run in state.runs.values() if run.phase == "delivered" and not run.partial]
     cheapest = min(finished, key=lambda spent: (spent.tokens, spent.micro_usd), default=Amount())
     learned = Amount(tokens=cheapest.tokens // FLOOR_PART, micro_usd=cheapest.micro_usd // FLOOR_PART)
-    begun, asked = state.runs.keys() | state.shelved.keys(), {request.agent for request in state.pending}
-    keeps = {step.id: state.floor.at_least(learned) for step in state.plan.steps if step.id not in begun}
+    asked = {request.agent for request in state.pending}
+    keeps = dict.fromkeys(_to_come(state), state.floor.at_least(learned))
     keeps[HELD_FOR] = state.planning.spent
     for name, run in state.runs.items():
         if run.phase == "spent" and not run.halted and name != step_id and name not in asked:

@@ -9,6 +9,7 @@ from pydantic import JsonValue
 
 from waystation.domain.agent_run import unanswered_text
 from waystation.domain.amount import Amount, Limit, amount_text, used_text
+from waystation.domain.approvals import plan_waits
 from waystation.domain.foreign import plain_words
 from waystation.domain.names import notices_id
 from waystation.domain.task import Approval, TaskPhase
@@ -162,7 +163,8 @@ def _event(notice: Notice) -> str:
     if notice.event is Event.WITHDRAWN:
         return f"*`{request.request_id}` needs no answer any more: {request.note}.* It is about {task}."
     if request.about_plan and notice.event is Event.EXPIRED:
-        return f"*Nobody agreed to the plan `{request.request_id}` until its deadline: the task ends.* It is {task}."
+        then = "the task ends" if request.asked.nothing else "it stays as it was"
+        return f"*Nobody agreed to the plan `{request.request_id}` until its deadline: {then}.* It is {task}."
     expired = "the agent delivers what it has" if request.action is None else "the agent goes on without the call"
     outcome = "it still waits" if notice.event is Event.OVERDUE else expired
     return f"*Nobody answered `{request.request_id}` until its deadline: {outcome}.* It is about {task}."
@@ -175,7 +177,7 @@ def _asking(request: Approval) -> str:
     if request.action is not None:
         return f"*`{request.agent}` asks to call `{escaped(request.action.tool)}`.*{until}"
     if request.about_plan:
-        return f"*A plan of {request.steps_left} steps waits to be agreed to.*{until}"
+        return f"*A {plan_waits(request)[0]}.*{until}"
     cause = request.outlook.unanswered if request.outlook is not None else ""
     why = f" Before that, {escaped(unanswered_text(cause))}." if cause else ""
     return f"*`{request.agent}` asks for {amount_text(request.asked)}.*{why}{until}"

@@ -5,13 +5,15 @@ A change of a plan at work: steps that have not begun may come, go or get anothe
 What looks over the work of a task: revisions of its plan, reviews of its report. Numbers and ids, no text.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from graphlib import CycleError, TopologicalSorter
 from itertools import count
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
+from pydantic.json_schema import SkipJsonSchema
 
-from waystation.domain.amount import Limit
+from waystation.domain.amount import Amount, Limit, amount_text, limit_text, read_limit
 from waystation.domain.budget import RunTotals
 from waystation.domain.roles import Role
 from waystation.domain.value import Value
@@ -26,6 +28,19 @@ TAKEN_ID = proven(rf"{PLANNING_ID}|(?:revision|review)-\d+")
 """Ids of the agent runs that are no step's."""
 
 
+SHARE_CHARACTERS = 40
+MOST_PERCENT = 100
+
+
+def _written(share: object) -> object:
+    """YAML reads 40000 as a number."""
+    return str(share) if isinstance(share, int) and not isinstance(share, bool) else share
+
+
+Share = Annotated[SkipJsonSchema[str], BeforeValidator(_written), Field(max_length=SHARE_CHARACTERS)]
+"""What a person gives a step of what there is for all steps: `40k`, `$0.40`, `40k+$0.40`, `25%`. No model sees it."""
+
+
 class Step(Value):
     """One piece of the work. `goal` is text for the agent and stays in the store; `title` is safe to show."""
 
@@ -34,6 +49,8 @@ class Step(Value):
     title: str
     goal: str = ""
     needs: tuple[str, ...] = ()
+    share: Share = ""
+    """Empty: an even part of what the others leave. What a person gave is lent to no other step."""
 
 
 class Plan(Value):
@@ -60,6 +77,10 @@ class Plan(Value):
     def without_goals(self) -> "Plan":
         """What may enter workflow history: ids, roles, titles and order, no text for the agents."""
         return Plan(steps=tuple(step.model_copy(update={"goal": ""}) for step in self.steps))
+
+    def without_shares(self) -> "Plan":
+        """As a model may make it: only a person gives shares."""
+        return Plan(steps=tuple(step.model_copy(update={"share": ""}) for step in self.steps))
 
 
 def numbered(plan: Plan, ids: Collection[str]) -> Plan:
@@ -98,6 +119,7 @@ def plan_errors(plan: Plan) -> tuple[str, ...]:
         if not STEP_ID.fullmatch(step_id) or TAKEN_ID.fullmatch(step_id)
     ]
     errors += [f"step {step.id!r} has no goal" for step in plan.steps if not step.goal.strip()]
+    errors += _unreadable_shares(plan)
     for step in plan.steps:
         errors += [f"step {step.id!r} needs {need!r}, which is no step" for need in step.needs if need not in ids]
     if not any(step.role == "research" for step in plan.steps):
@@ -152,6 +174,62 @@ def standard_plan(question: str) -> Plan:
         needs=("analysis",),
     )
     return Plan(steps=(*research, analysis, writing))
+
+
+def given_share(written: str, left: Limit) -> Limit:
+    """What a share is, of what there is for all steps. Raises ValueError for what is none."""
+    share, percent = written.strip(), written.strip().removesuffix("%")
+    if percent != share:
+        if percent.isascii() and percent.isdecimal() and 0 < int(percent) <= MOST_PERCENT:
+            return left.percent(int(percent))
+        raise ValueError(f"{written!r} is no part: write whole percent, from 1% to {MOST_PERCENT}%")
+    given = read_limit(share)
+    if 0 in {given.tokens, given.micro_usd}:
+        raise ValueError(f"{written!r} is nothing")
+    return given
+
+
+def _unreadable_shares(plan: Plan) -> Iterator[str]:
+    for step in plan.steps:
+        try:
+            if step.share:
+                given_share(step.share, Limit())
+        except ValueError as error:
+            yield f"step {step.id!r} has an impossible share, which is an amount or percent like 25%: {error}"
+
+
+def share_errors(plan: Plan, left: Limit) -> tuple[str, ...]:
+    """Everything that is wrong with the shares that a person gave, which can be read, of what is left for all steps."""
+    given = [given_share(step.share, left) for step in plan.steps if step.share]
+    if not given:
+        return ()
+    errors, both = list[str](), sum((share.amount for share in given), Amount())
+    if left.counted(both) != both:
+        counted = "dollars" if left.tokens is None else "tokens"
+        errors.append(f"the budget is in {counted} alone: give shares in {counted}, or in percent")
+    elif not left.covers(both):
+        errors.append(f"the shares come to {amount_text(both)}, and {limit_text(left)} are left for the steps")
+    rest, others = left.after(both), [step.id for step in plan.steps if not step.share]
+    if not errors and others and 0 in {rest.tokens, rest.micro_usd}:
+        errors.append(f"the shares leave nothing for {', '.join(others)}")
+    return tuple(errors)
+
+
+def plan_shares(plan: Plan, left: Limit, agent_budget: Limit) -> dict[str, Limit]:
+    """What each step starts with, of a plan to whose steps a person gave shares that fit: those, and even parts of the
+    rest in each unit.
+    """
+    given = [given_share(step.share, left) if step.share else Limit() for step in plan.steps]
+    tokens = _parts([share.tokens for share in given], left.tokens, agent_budget.tokens)
+    dollars = _parts([share.micro_usd for share in given], left.micro_usd, agent_budget.micro_usd)
+    both = zip(plan.steps, tokens, dollars, strict=True)
+    return {step.id: Limit(tokens=own, micro_usd=micro_usd) for step, own, micro_usd in both}
+
+
+def _parts(given: Sequence[int | None], left: int | None, own: int | None) -> list[int | None]:
+    rest = None if left is None else left - sum(part or 0 for part in given)
+    even = _share(rest, own, given.count(None))
+    return [even if part is None else part for part in given]
 
 
 def share_out(left: Limit, agent_budget: Limit, steps: int) -> Limit:
@@ -234,7 +312,7 @@ def changed(plan: Plan, change: PlanChange, begun: frozenset[str]) -> Plan:
         if step.id not in change.drop
     ]
     first = next((place for place, step in enumerate(kept) if step.id not in begun), len(kept))
-    return Plan(steps=(*kept[:first], *change.add, *kept[first:]))
+    return Plan(steps=(*kept[:first], *Plan(steps=change.add).without_shares().steps, *kept[first:]))
 
 
 def change_errors(plan: Plan, change: PlanChange, begun: frozenset[str], room: int) -> tuple[str, ...]:
@@ -295,6 +373,16 @@ class PlanRevision(Value):
         parts = (("added", self.added), ("dropped", self.dropped), ("changed", self.changed))
         done = "; ".join(f"{what} {', '.join(steps)}" for what, steps in parts if steps)
         return f"Revision {self.number}, after the research, made plan version {self.version}: {done}."
+
+
+class Revised(Value):
+    """What a revision led to."""
+
+    revision: PlanRevision
+    plan: Plan | None = None
+    """Without goals; None: it was kept."""
+    totals: RunTotals
+    notes: tuple[str, ...] = ()
 
 
 class Review(Value):

@@ -294,3 +294,9 @@ def _line(agent: str, model: str, kind: str, charges: Sequence[Charge]) -> BillL
         cost_micro_usd=None if None in costs else sum(cost or 0 for cost in costs),
         answered_by=tuple(dict.fromkeys(charge.answered_by for charge in charges if model and charge.answered_by)),
     )
+
+
+def left_for_steps(progress: TaskProgress) -> Limit:
+    """What there is for all steps of a plan that waits."""
+    budget, held = progress.budget, (step.limit.amount for step in progress.steps)
+    return budget.limit.after(budget.spent + budget.reserved).raised(sum(held, Amount()))

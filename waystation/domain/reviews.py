@@ -14,7 +14,7 @@ from datetime import datetime
 from waystation.domain.agent_run import AgentRun
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.approvals import REVIEW_PLAN
-from waystation.domain.budget import RunTotals
+from waystation.domain.budget import Account, RunTotals
 from waystation.domain.leg import RunRef
 from waystation.domain.models import PRICES, Price
 from waystation.domain.plan import (
@@ -25,6 +25,7 @@ from waystation.domain.plan import (
     PlanEdit,
     PlanRevision,
     Review,
+    Revised,
     review_id,
     revision_id,
     share_out,
@@ -60,11 +61,17 @@ def plan_request(state: TaskState, now: datetime, deadline: datetime | None) -> 
     )
 
 
+def for_steps(state: TaskState) -> Limit:
+    """What there is for all steps of the plan, while none has begun."""
+    held = (state.account.reserved.get(step.id, Amount()) for step in (state.plan.steps if state.plan else ()))
+    return state.account.unreserved.raised(sum(held, Amount()))
+
+
 def replanned(
     state: TaskState, edit: PlanEdit, made: EditedPlan, terms: TaskTerms, now: datetime
 ) -> tuple[TaskState, Approval | Refusal]:
-    """The task with the plan that a person sent, which is agreed to by that, and what is told of it. Every step has its
-    share of what the steps of the plan before it had.
+    """The task with the plan that a person sent, which is agreed to by that, and what is told of it. Every step has the
+    share that it was given, or an even part of what those leave.
     """
     state = state.with_(plan_edit=None)
     request = next((asked for asked in state.pending if asked.request_id == edit.request_id), None)
@@ -220,17 +227,9 @@ class RevisionRequest(Value):
     """Ids of the research steps, all of which are done."""
     room: int
     """For how many new steps there is budget."""
+    denied: bool = False
+    """A person did not agree to it: the plan that it changed is to hold again."""
     prices: tuple[Price, ...] = PRICES
-
-
-class Revised(Value):
-    """What a revision led to."""
-
-    revision: PlanRevision
-    plan: Plan | None = None
-    """Without goals; None: it was kept."""
-    totals: RunTotals
-    notes: tuple[str, ...] = ()
 
 
 def revision_due(state: TaskState, terms: TaskTerms) -> bool:
@@ -259,14 +258,39 @@ def revision_request(state: TaskState, ref: TaskRef, terms: TaskTerms) -> Revisi
     )
 
 
+def _for_new_steps(state: TaskState, revision: PlanRevision, agent_budget: Limit) -> tuple[Account, Limit]:
+    """The account without what was held for dropped steps, and what of it each new step gets."""
+    account = state.account
+    for step_id in revision.dropped:
+        account = account.settle(step_id, Amount())
+    return account, share_out(account.unreserved, agent_budget, len(revision.added))
+
+
+def proposed(
+    state: TaskState, made: Revised, terms: TaskTerms, now: datetime, deadline: datetime | None
+) -> tuple[TaskState, Approval] | None:
+    """The task that waits until a person agrees to a revision, and the request; None for one that needs nobody."""
+    revision, steps = made.revision, 0 if made.plan is None else len(made.plan.steps)
+    state = paid(state, revision_id(revision.number), made.totals)
+    _, share = _for_new_steps(state, revision, terms.agent_budget)
+    each, count = share.amount, len(revision.added)
+    cost = Amount(tokens=each.tokens * count, micro_usd=each.micro_usd * count)
+    if terms.revision_percent is None or state.account.limit.percent(terms.revision_percent).covers(cost):
+        return None
+    request = plan_request(state, now, deadline).model_copy(update={"asked": cost, "steps_left": steps})
+    return state.with_(proposed=made).asked(request), request
+
+
+def agreed(state: TaskState) -> bool:
+    """Whether a person agreed to what was last asked of the plan."""
+    return next((one.decision == "approved" for one in reversed(state.approvals) if one.about_plan), False)
+
+
 def revised(state: TaskState, made: Revised, agent_budget: Limit) -> TaskState:
     """The plan that holds from now on. What was held for dropped steps is free; new steps get their shares of that."""
     revision = made.revision
     state = paid(state, revision_id(revision.number), made.totals)
-    account = state.account
-    for step_id in revision.dropped:
-        account = account.settle(step_id, Amount())
-    share = share_out(account.unreserved, agent_budget, len(revision.added))
+    account, share = _for_new_steps(state, revision, agent_budget)
     for step_id in revision.added:
         account = account.reserve(step_id, share.amount)
     oversight = state.oversight.with_(

@@ -319,7 +319,8 @@ def after_message(state: TaskState, sent: Sent | Telling | Refusal) -> TaskState
 
 def _settled(state: TaskState, answer: Approval) -> TaskState:
     if answer.about_plan:
-        return state.with_(cancelled=state.cancelled or answer.decision != "approved")
+        ends = answer.decision != "approved" and (state.proposed is None or answer.finish == "cancel")
+        return state.with_(cancelled=state.cancelled or ends)
     if answer.action is not None:
         return decided(state, answer)
     return state.granted(answer.agent, answer.granted) if answer.decision == "approved" else state.denied(answer.agent)

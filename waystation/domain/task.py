@@ -239,9 +239,12 @@ class TaskTerms(RoleTerms):
     """By default the one that plans."""
     revisions: int = 0
     """How often the plan may be revised after the research."""
+    revision_percent: int | None = None  # Of the budget: what new steps may have that nobody agreed to; None: anything.
     review_plan: bool = False
     floor: Amount | None = None
     """What each step to come keeps when others borrow from it; None, as in terms of before: shares are walls."""
+    asks_last: bool = False
+    """Whether nobody is asked for money while an agent of the task can go on; False, as in terms of before."""
     reviews: int = 0
     """How often a review may send the report back."""
     procedures_among_documents: bool = False
@@ -335,9 +338,8 @@ class Resolution(Value):
 
 
 AuditEntry = Approval | Refusal | ContextEdit | Telling | KeptUpdate | Resolution
-"""What the store keeps of people's decisions and words, and of what tools were given of the vault. An edit is kept
-twice: asked for, and what became of it.
-"""
+"""What the store keeps of decisions, words and what tools were given of the vault; an edit twice: asked for, done."""
+
 StepState = Literal["waiting", "working", "compacting", "delegating", "paused", "done", "partial", "skipped"]
 
 

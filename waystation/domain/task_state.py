@@ -15,12 +15,23 @@ from waystation.domain.delegation import HandedBack, SubagentNews, SubagentOrder
 from waystation.domain.documents import DocumentsUpdate
 from waystation.domain.leg import AgentTerms, RunRef
 from waystation.domain.models import THINKING_PART
-from waystation.domain.plan import PLANNING_ID, Oversight, Plan, PlanEdit, Step, share_out
+from waystation.domain.plan import (
+    PLANNING_ID,
+    Oversight,
+    Plan,
+    PlanEdit,
+    Revised,
+    Step,
+    plan_shares,
+    share_errors,
+    share_out,
+)
 from waystation.domain.session import SessionAnswer
 from waystation.domain.task import Approval, Refusal, ReportVersion, Reused, TaskPhase, TaskRef, TaskTerms, Telling
 from waystation.domain.value import Value
 
 SHOWN_REFUSALS = 20
+UNFIT_SHARES = "The shares of the plan's steps do not fit this budget; every step has an even part."
 HELD_FOR = "(oversight)"
 """Among the reservations of the task's account, what planning left for revisions and reviews; no step is called so."""
 
@@ -33,11 +44,17 @@ class TaskState(Value):
     plan: Plan | None = None
     """Without goals: those stay in the store."""
     plan_edit: PlanEdit | None = None
+    proposed: Revised | None = None
+    """A revision that waits until a person agrees to it: until then the plan holds, and no step begins."""
     planning: RunTotals = RunTotals()
     share: Limit | None = None
     """What every step started with, once there is a plan."""
     floor: Amount | None = None
     """What a step to come keeps at least when others borrow from it; None: nobody borrows."""
+    patient: bool = False
+    """Whether a run that lacks money waits for whoever is at work."""
+    stakes: bool = False
+    """Whether floors back the worst case of calls that are unlikely to cost it."""
     runs: dict[str, AgentRun] = {}
     """By step id, once a step was started."""
     shelved: dict[str, AgentRun] = {}
@@ -112,12 +129,17 @@ class TaskState(Value):
         """The plan is there: every step's share is reserved now, so that steps to come keep it."""
         state = self.with_planning(totals)
         account = state.account
-        share = share_out(account.unreserved, agent_budget, len(plan.steps))
+        share, given = share_out(account.unreserved, agent_budget, len(plan.steps)), dict[str, Limit]()
+        if any(step.share for step in plan.steps):
+            if share_errors(plan, account.unreserved):
+                notes = (*notes, UNFIT_SHARES)
+            else:
+                given = plan_shares(plan, account.unreserved, agent_budget)
         for step in plan.steps:
-            account = account.reserve(step.id, share.amount)
-        return state.with_(
-            phase=TaskPhase.WORKING, plan=plan, share=share, account=account, notes=merged(self.notes, notes)
-        )
+            account = account.reserve(step.id, given.get(step.id, share).amount)
+        oversight = state.oversight.with_(shares={**state.oversight.shares, **given})
+        known = {"plan": plan, "share": share, "account": account, "oversight": oversight}
+        return state.with_(phase=TaskPhase.WORKING, notes=merged(self.notes, notes), **known)
 
     def with_planning(self, totals: RunTotals) -> "TaskState":
         """What planning cost in all, booked once."""
@@ -160,8 +182,9 @@ class TaskState(Value):
 
     def with_run(self, run: AgentRun) -> "TaskState":
         """A run's new state. A delivered run settles its reservation, once. Nearly spent budgets are noted."""
+        state, run = self._unstaked(run)
         step_id, delivered = run.run.step_id, run.phase == "delivered"
-        state = self._settled(run) if delivered else self
+        state = state._settled(run) if delivered else state
         account = state.account
         if step_id in self.done:  # a summary that somebody asked for was under way when it delivered
             account = account.spend(run.totals.spent.less(self.runs[step_id].totals.spent))
@@ -169,6 +192,19 @@ class TaskState(Value):
         task = Level("The task", state.totals.spent, account.limit, self._raises())
         agent = Level(step_id, run.totals.spent, run.limit, self._raises(step_id))
         return state.warning(*((task,) if delivered else (agent, task))).resting()
+
+    def _unstaked(self, run: AgentRun) -> tuple["TaskState", AgentRun]:
+        """Floors that backed a call are their steps' again when the leg is over, as far as it has not cost them."""
+        if not run.staked or run.phase == "running":
+            return self, run
+        account, runs = self.account, dict(self.runs)
+        for name, amount in run.staked.items():
+            if name in account.reserved:
+                back = amount.at_most(run.left)
+                account, run = account.carve(run.run.step_id, name, back), run.lending(back)
+                if (begun := runs.get(name)) is not None:
+                    runs[name] = begun.given(back)
+        return self.with_(account=account, runs=runs), run.given(Amount(), {})
 
     def _settled(self, run: AgentRun) -> "TaskState":
         """What a delivered run did not spend is its task's again, or its parent's, which hears how it ended."""

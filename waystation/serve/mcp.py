@@ -25,6 +25,7 @@ from waystation.client.context import FoundJson
 from waystation.client.task_json import CancelJson, TaskJson, task_json
 from waystation.domain.agent_run import unanswered_text
 from waystation.domain.amount import amount_text, used_text
+from waystation.domain.approvals import plan_waits
 from waystation.domain.compaction.audit import shown
 from waystation.domain.errors import BadInput, WaystationError
 from waystation.domain.foreign import one_line, plain
@@ -294,7 +295,7 @@ def _asking(one: PendingApproval) -> str:
     about = f"in {one.task_id}, “{one_line(one.title)}”"
     told = "\n".join(f"{name}: {one_line(words)}" for name, words in for_what(one) if words)
     if request.about_plan:
-        return f"A plan of {request.steps_left} steps waits to be agreed to {about}.\n{told}"
+        return f"A {plan_waits(request)[0]} {about}.\n{told}"
     if request.action is not None:
         called = f"{request.agent} asks to call {one_line(request.action.tool)} {about}"
         return f"{called}:\n{plain(request.action.text)}\n{told}"

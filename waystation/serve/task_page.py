@@ -18,6 +18,7 @@ from waystation.adapters.clock import utc_now
 from waystation.adapters.reports.page import report_body
 from waystation.client import Client
 from waystation.domain.amount import amount_text, limit_text
+from waystation.domain.approvals import plan_waits
 from waystation.domain.compaction.audit import shown
 from waystation.domain.details import answer_text, denial_text, estimate_line, hidden_text, least_text
 from waystation.domain.events import TaskEvent
@@ -44,7 +45,7 @@ def for_what(one: PendingApproval) -> Sequence[tuple[str, str]]:
     asked = one.approval
     if asked.about_plan:
         steps = tuple((step.role, f"{step.title}, with {limit_text(step.limit)}") for step in one.steps)
-        return (*steps, ("if approved", "its steps begin"), ("if denied", "the task ends; planning stays paid"))
+        return (*steps, ("if approved", "its steps begin"), ("if denied", plan_waits(asked)[1]))
     if asked.action is not None:
         return (
             ("if approved", "it is called once, with exactly these arguments"),
