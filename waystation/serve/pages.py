@@ -18,19 +18,17 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from waystation.adapters.documents.sources import Named, load_documents, unique_names
 from waystation.client import Client
 from waystation.client.context import where
+from waystation.domain.compaction.audit import shown
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.exports import NumberedSource
 from waystation.domain.foreign import plain
 from waystation.domain.memory import Excerpt
 from waystation.domain.task import SourceDocument
 from waystation.serve.access import SignIn
-from waystation.serve.api import (
-    LAST_NUMBER,
-    MOST_QUERY,
-    AgentPath,
+from waystation.serve.api import LAST_NUMBER, MOST_QUERY, AgentPath, Feeding, recalled_for
+from waystation.serve.bodies import (
     Asking,
     Denial,
-    Feeding,
     Grant,
     NewEdit,
     NewFork,
@@ -40,9 +38,7 @@ from waystation.serve.api import (
     change,
     fork_off,
     grant,
-    recalled_for,
     refuse,
-    shown,
     stop,
     take_in,
 )
