@@ -2,14 +2,16 @@
 
 import asyncio
 import secrets
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
+from waystation.adapters.clock import utc_now
 from waystation.agents.archive import RECALLED_TOKENS
+from waystation.client import Client
 from waystation.client.context import AgentAudits, FoundJson
 from waystation.client.lookups import version_of
 from waystation.client.task_json import CancelJson, ReportJson, SessionJson, TaskJson, ViewJson, report_json, task_json
@@ -19,7 +21,7 @@ from waystation.domain.compaction.history import view
 from waystation.domain.documents import Document
 from waystation.domain.errors import BadInput
 from waystation.domain.memory import Excerpt, MemoryQuery
-from waystation.domain.progress import Bill
+from waystation.domain.progress import Bill, Days, KnownSession, Spending
 from waystation.domain.signals import Answer
 from waystation.domain.task import TaskPhase, session_hash, tenant_hash
 from waystation.domain.value import Value
@@ -267,6 +269,24 @@ async def get_approvals(client: Asking) -> tuple[PendingApproval, ...]:
     return await client.approvals()
 
 
+class SpendingQuery(Value):
+    """Of which days, both included, and of which session."""
+
+    since: Annotated[date | None, Field(description="By default 30 days up to the last.")] = None
+    until: Annotated[date | None, Field(description="By default today; days are those of UTC.")] = None
+    session: Annotated[str | None, Field(max_length=200, description="Of this session alone.")] = None
+
+    async def answer(self, client: Client) -> Spending:
+        """What was spent. Raises BadInput for days that are none, or more than can be shown."""
+        return await client.spending(Days.of(self.since, self.until, utc_now().date()), self.session or None)
+
+
+@v1.get("/spending")
+async def get_spending(client: Asking, query: Annotated[SpendingQuery, Query()]) -> Spending:
+    """What tasks have spent, by day, task, role of the agent and model."""
+    return await query.answer(client)
+
+
 @v1.get("/memory")
 async def get_search_memory(
     request: Request,
@@ -277,6 +297,16 @@ async def get_search_memory(
 ) -> tuple[FoundJson, ...]:
     """What agents would recall, the best first; names stay replaced."""
     return tuple(map(FoundJson.of, await recalled_for(request, who, query, session, tokens)))
+
+
+First = Annotated[int, Query(ge=0, le=10_000)]
+Count = Annotated[int, Query(ge=1, le=MOST_ON_A_PAGE)]
+
+
+@v1.get("/sessions")
+async def get_sessions(client: Asking, first: First = 0, count: Count = MOST_ON_A_PAGE) -> tuple[KnownSession, ...]:
+    """Sessions with what their tasks have spent together, those with the newest tasks before others."""
+    return await client.sessions(first, count)
 
 
 @v1.put("/sessions/{session}/limit")

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Query, Request
+from pydantic import field_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
@@ -23,9 +24,19 @@ from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.exports import NumberedSource
 from waystation.domain.foreign import plain
 from waystation.domain.memory import Excerpt
+from waystation.domain.progress import SpentBy
 from waystation.domain.task import SourceDocument
 from waystation.serve.access import SignIn
-from waystation.serve.api import LAST_NUMBER, MOST_QUERY, AgentPath, Feeding, recalled_for
+from waystation.serve.api import (
+    LAST_NUMBER,
+    MOST_ON_A_PAGE,
+    MOST_QUERY,
+    AgentPath,
+    Feeding,
+    First,
+    SpendingQuery,
+    recalled_for,
+)
 from waystation.serve.bodies import (
     Asking,
     Denial,
@@ -42,6 +53,7 @@ from waystation.serve.bodies import (
     stop,
     take_in,
 )
+from waystation.serve.pictures import spent_days
 from waystation.serve.task_page import Links, exported_of, rendered, report_markup, run_file, shown_task
 from waystation.task_view import pending
 
@@ -98,6 +110,37 @@ async def front(request: Request, client: Asking) -> HTMLResponse:
     except Unreachable as away:
         waiting, remark = (), str(away)
     return _page(request, "tasks.html", tasks=views, waiting=waiting, remark=remark, request_id=token_hex(8))
+
+
+class SpendingPageQuery(SpendingQuery):
+    """And how it is shown. A form that was left empty asks for nothing."""
+
+    by: SpentBy = "model"
+
+    @field_validator("since", "until", mode="before")
+    @classmethod
+    def _unless_empty(cls, given: object) -> object:
+        return given or None
+
+
+@pages.get("/spending")
+async def spending_page(
+    request: Request,
+    client: Asking,
+    query: Annotated[SpendingPageQuery, Query()],
+) -> HTMLResponse:
+    """What was spent on which days, drawn and in tables."""
+    spending = await query.answer(client)
+    days = spent_days(spending, query.by)
+    return _page(request, "spending.html", spending=spending, days=days, by=query.by, session=query.session or "")
+
+
+@pages.get("/sessions")
+async def sessions_page(request: Request, client: Asking, first: First = 0) -> HTMLResponse:
+    """Lines of work, those with the newest tasks before others."""
+    found = await client.sessions(first, MOST_ON_A_PAGE + 1)
+    behind = first + MOST_ON_A_PAGE if len(found) > MOST_ON_A_PAGE else None
+    return _page(request, "sessions.html", sessions=found[:MOST_ON_A_PAGE], first=first, behind=behind)
 
 
 class FoundStretch(NamedTuple):

@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from waystation.adapters.clock import utc_now
 from waystation.adapters.reports.page import report_body
 from waystation.client import Client
-from waystation.domain.amount import amount_text, limit_text
+from waystation.domain.amount import amount_text, cents, limit_text
 from waystation.domain.compaction.audit import shown
 from waystation.domain.details import answer_text, denial_text, estimate_line, hidden_text, least_text
 from waystation.domain.events import TaskEvent
@@ -86,6 +86,7 @@ _SHOWN: Mapping[str, object] = {
     "written": _written,
     "amount": amount_text,
     "limit": limit_text,
+    "money": cents,
     "size": {"width": BOX_WIDTH, "height": BOX_HEIGHT},
 }
 """What every template may ask for."""
