@@ -80,13 +80,13 @@ class Board:
     @property
     def standing(self) -> Circumstances:
         """What an answer is held against."""
-        state = self.state
         return Circumstances(
-            approvals=state.approvals,
-            limit=state.account.limit,
+            approvals=self.state.approvals,
+            limit=self.state.account.limit,
             ceiling=self.start.terms.ceiling,
-            ending=state.ending,
-            editing=state.plan_edit is not None,
+            ending=self.state.ending,
+            editing=self.state.plan_edit is not None,
+            approvers=self.start.approvers,
         )
 
     def takes(self, sent: tuple[JsonValue, ...]) -> bool:
