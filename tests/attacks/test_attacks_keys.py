@@ -1,5 +1,6 @@
 """API keys and tokens of an OpenID provider: who is let in, as whom, and what is refused."""
 
+import asyncio
 import json
 import threading
 from collections.abc import AsyncGenerator, Generator, Mapping
@@ -150,6 +151,26 @@ async def test_revoked_and_forged_keys_and_the_token_of_this_machine_open_nothin
         ]
     assert (signed_in.status_code, "Secure" in signed_in.headers["set-cookie"], before.status_code) == (303, True, 200)
     assert {answer.status_code for answer in refused} == {401}
+
+
+async def test_who_listens_by_a_key_hears_nothing_any_more_once_it_is_revoked(
+    settings: Settings, keys: ApiKeys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waystation.serve.listeners.ALIVE_SECONDS", 0.05)
+    await keep_ended_task(settings)
+    (made, key), (_, other) = (keys.make(name, settings.tenant, "read", NOON) for name in ("Ada", "Grace"))
+    async with served(settings, keys) as asking:
+        listening, still = [
+            asyncio.create_task(asking.get("/v1/events?after=0", headers=bearer(one))) for one in (key, other)
+        ]
+        await asyncio.sleep(0.5)
+        assert not listening.done()
+        ApiKeys(keys.path).revoke(made.id, NOON)
+        heard = await asyncio.wait_for(listening, 30)
+        assert not still.done()
+        still.cancel()
+    assert b"id: 1\n" in heard.content
+    assert b'"status":401' in heard.content.rpartition(b"event: problem")[2]
 
 
 def test_what_opens_is_kept_nowhere_and_the_commands_make_list_and_revoke(

@@ -1,4 +1,4 @@
-"""Spending and sessions over HTTP: whose they are, and what foreign words do there."""
+"""Spending, sessions and audits of compactions over HTTP: whose they are, and what foreign words do there."""
 
 import asyncio
 from collections.abc import Mapping
@@ -8,11 +8,12 @@ import pytest
 
 from tests.attacks.test_attacks_pages import BEARER, NO_SERVER, SCRIPT, keep_running_task, served
 from tests.ended_tasks import row_of
-from tests.store_contract.values import charge
+from tests.store_contract.values import charge, summary
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
 from waystation.domain.leg import RunRef
 from waystation.domain.task import TaskRequest
+from waystation.domain.transcript import user_text
 from waystation.settings import Settings
 
 ROUTES = ("/v1/spending", "/v1/sessions", "/spending?by=task", "/sessions")
@@ -84,3 +85,26 @@ async def test_a_form_that_was_left_empty_asks_for_the_usual_days_and_sessions_c
     assert (empty.status_code, wrong.status_code) == (200, 400)
     assert ('href="/sessions?first=1"' in first.text, "Older sessions" in rest.text) == (True, False)
     assert [one["session"] for one in second.json()] == [SCRIPT]
+
+
+async def test_what_a_compaction_kept_and_lost_is_a_page_of_its_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
+    settings = Settings(home=tmp_path / "home", offline=True)
+    task = await keep_running_task(settings)
+    store = await SqlStore.open(settings.database_url, utc_now)
+    fence = await store.take_fence(f"{task}/research")
+    asked = user_text("question-1", f"Read {SCRIPT} in data/harbour.csv, and data/report.csv after it.")
+    await store.commit_message(fence, 1, asked)
+    kept = summary().model_copy(update={"summary": user_text("s", "data/report.csv was read"), "after": None})
+    await store.commit_compaction(fence, 2, kept, [], None)
+    await store.aclose()
+    async with served(settings) as asking:
+        agent = await asking.get(f"/tasks/{task}/agents/research", headers=BEARER)
+        page = await asking.get(f"/tasks/{task}/agents/research/compactions", headers=BEARER)
+    assert f'href="/tasks/{task}/agents/research/compactions"' in agent.text
+    lost, _, found = page.text.partition("What is kept, or found again")
+    assert ("data/harbour.csv" in lost, "data/harbour.csv" in found) == (True, False)
+    assert ("data/report.csv" in lost, "data/report.csv" in found) == (False, True)
+    assert (f"{kept.id}, summarise, hides 2 messages" in page.text, "<script>alert" in page.text) == (True, False)

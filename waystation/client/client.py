@@ -366,14 +366,14 @@ class Client:
         return await self._send(task_id, DENY_BUDGET, given(answer))
 
     async def deny_together(
-        self, task_id: str, request_ids: Sequence[str], *, by: str = "", note: str = ""
+        self, task_id: str, request_ids: Sequence[str], *, by: By = "", note: str = ""
     ) -> dict[str, Answer]:
         """Refuse several requests of a task in one moment, so that none goes on with what another leaves; by request
         id what became of it. Raises as `approve` does.
         """
         first, *others = request_ids
-        answer: dict[str, JsonValue] = {"request_id": first, "also": list[JsonValue](others), "by": by, "note": note}
-        sent = await self._send(task_id, DENY_BUDGET, given(answer), answer_id := token_hex(8))
+        also: dict[str, JsonValue] = {"request_id": first, "also": list[JsonValue](others), "note": note}
+        sent = await self._send(task_id, DENY_BUDGET, given({**also, **said_by(by)}), answer_id := token_hex(8))
         if sent.outcome == "unseen":
             return dict.fromkeys(request_ids, sent)
         return denials(answer_id, request_ids, (await self.progress(task_id)).progress)

@@ -138,9 +138,6 @@ class Limit(Value):
         return Amount(tokens=self.tokens or 0, micro_usd=self.micro_usd or 0)
 
 
-MICRO_USD_A_CENT = 10_000
-
-
 def dollars(micro_usd: int) -> str:
     """Millionths of a dollar as dollars: whole cents where that is exact, else up to six places."""
     text = f"{micro_usd / 1_000_000:.6f}".rstrip("0")
@@ -150,7 +147,7 @@ def dollars(micro_usd: int) -> str:
 
 def cents(micro_usd: int) -> str:
     """The same at a glance, rounded to whole cents; less than one is shown as it is."""
-    return f"${micro_usd / 1_000_000:,.2f}" if micro_usd >= MICRO_USD_A_CENT else dollars(micro_usd)
+    return f"${micro_usd / 1_000_000:,.2f}" if micro_usd >= 10_000 else dollars(micro_usd)
 
 
 def amount_text(amount: Amount) -> str:

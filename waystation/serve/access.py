@@ -6,11 +6,13 @@ another one (a cross-origin form), and it does not know what our forms carry.
 
 import hmac
 from collections.abc import Mapping
+from functools import partial
 from hashlib import sha256
 from time import monotonic
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 from urllib.parse import parse_qs
 
+from fastapi import Depends, Request
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import cookie_parser
@@ -217,7 +219,9 @@ class Guard:
             except BadInput as error:
                 found = TurnedAway(503, str(error))
             if isinstance(found, Principal):
-                scope.setdefault("state", {})["principal"] = found
+                # Who listens for long is asked again whether they still may.
+                known = partial(self._known, str(scope["path"]), headers)
+                scope.setdefault("state", {}).update(principal=found, known=known)
             else:
                 refusal = found
         if refusal is not None:
@@ -307,3 +311,14 @@ def _with_headers(send: Send) -> Send:
         await send(message)
 
     return sending
+
+
+def principal_of(request: Request) -> Principal:
+    """Who asks, as the guard found out."""
+    found = request.state.principal
+    if not isinstance(found, Principal):
+        raise TypeError("the guard let nobody in")
+    return found
+
+
+Who = Annotated[Principal, Depends(principal_of)]

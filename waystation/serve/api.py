@@ -26,7 +26,7 @@ from waystation.domain.signals import Answer
 from waystation.domain.task import TaskPhase, session_hash, tenant_hash
 from waystation.domain.value import Value
 from waystation.markdown import as_html
-from waystation.serve.access import PROBLEM, Problem
+from waystation.serve.access import PROBLEM, Problem, Who
 from waystation.serve.bodies import (
     Asking,
     ByTenant,
@@ -39,7 +39,6 @@ from waystation.serve.bodies import (
     RequestKey,
     SessionLimit,
     TaskPath,
-    Who,
     change,
     fork_off,
     grant,
@@ -243,7 +242,7 @@ async def get_agent_view(client: Asking, task: TaskPath, agent: AgentPath) -> Vi
     response_class=StreamingResponse,
     responses={204: {"description": "It is over, and every event of it was had."}},
 )
-async def get_task_events(client: Asking, feed: Feeding, task: TaskPath, begin: From) -> Response:
+async def get_task_events(request: Request, client: Asking, feed: Feeding, task: TaskPath, begin: From) -> Response:
     """What happens to a task, as server-sent events, from its first event on; it ends with the task.
 
     The id of each is a number of the store: who comes back with `Last-Event-ID` has each event once, and by 204 that
@@ -253,14 +252,14 @@ async def get_task_events(client: Asking, feed: Feeding, task: TaskPath, begin: 
     after = await feed.begun(begin, 0)
     if await client.is_over(task_id) and not (await client.events(after, task_id, 1)).events:
         return Response(status_code=204)
-    return StreamingResponse(feed.stream(after, task_id), media_type=EVENT_STREAM)
+    return StreamingResponse(feed.stream(after, task_id, request.state.known), media_type=EVENT_STREAM)
 
 
 @v1.get("/events", response_class=StreamingResponse)
-async def get_events(client: Asking, feed: Feeding, begin: From) -> Response:
+async def get_events(request: Request, client: Asking, feed: Feeding, begin: From) -> Response:
     """What happens to all tasks, from now on unless `after` or `Last-Event-ID` says from where."""
     after = await feed.begun(begin, await client.newest_event())
-    return StreamingResponse(feed.stream(after, None), media_type=EVENT_STREAM)
+    return StreamingResponse(feed.stream(after, None, request.state.known), media_type=EVENT_STREAM)
 
 
 @v1.get("/approvals")

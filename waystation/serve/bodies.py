@@ -3,6 +3,7 @@
 One definition for the routes of `api.py` and the forms of `pages.py`.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, Protocol
 
 from fastapi import Depends, Header, Path, Request
@@ -14,12 +15,13 @@ from waystation.client.sessions import ForkWish
 from waystation.client.task_json import CancelJson
 from waystation.domain.amount import Amount, Limit, read_limit
 from waystation.domain.budget import Mode
-from waystation.domain.errors import BadInput
+from waystation.domain.errors import BadInput, WaystationError
 from waystation.domain.foreign import plain
 from waystation.domain.memory import Excerpt, MemoryQuery
 from waystation.domain.signals import Action, Answer, EditInput
 from waystation.domain.task import SourceDocument, TaskRequest, own_session
 from waystation.domain.value import Input
+from waystation.serve.access import Who
 from waystation.serve.listeners import Feed
 from waystation.serve.principals import Principal
 from waystation.task_view import Submitted
@@ -41,17 +43,6 @@ class ByTenant(Protocol):
     async def recall(self, wanted: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
         """What agents would recall."""
         ...
-
-
-def principal_of(request: Request) -> Principal:
-    """Who asks, as the guard found out."""
-    found = request.state.principal
-    if not isinstance(found, Principal):
-        raise TypeError("the guard let nobody in")
-    return found
-
-
-Who = Annotated[Principal, Depends(principal_of)]
 
 
 async def client_of(request: Request, who: Who) -> Client:
@@ -175,6 +166,34 @@ async def refuse(client: Client, task: str, given: Denial, who: Principal) -> An
     """Deny one request, by its id."""
     task_id, by = await client.resolve(task), who.signed(given.by)
     return await client.deny(task_id, **given.model_dump(exclude={"by"}), by=by)
+
+
+async def grant_each(
+    client: Client, task: str, request_ids: Sequence[str], said: Grant, who: Principal
+) -> Mapping[str, Answer]:
+    """Approve these requests of one task one after the other, each with what it asks for; by id what became of it."""
+    found: dict[str, Answer] = {}
+    try:
+        for one in request_ids:
+            found[one] = await grant(client, task, said.model_copy(update={"request_id": one}), who)
+    except WaystationError as error:
+        return {**dict.fromkeys(request_ids, _failed(error)), **found}
+    return found
+
+
+async def refuse_each(
+    client: Client, task: str, request_ids: Sequence[str], said: Grant, who: Principal
+) -> Mapping[str, Answer]:
+    """Deny these requests of one task in one moment; by id what became of each."""
+    try:
+        task_id, by = await client.resolve(task), who.signed(said.by)
+        return await client.deny_together(task_id, request_ids, by=by, note=said.note)
+    except WaystationError as error:
+        return dict.fromkeys(request_ids, _failed(error))
+
+
+def _failed(error: WaystationError) -> Answer:
+    return Answer(outcome="refused", reason=plain(" ".join(str(error).split())))
 
 
 async def change(client: Client, task: str, wanted: NewEdit, who: Principal) -> Answer:

@@ -6,8 +6,9 @@ nobody, and costs its connection alone.
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from time import monotonic
 
 from waystation.client import Client
 from waystation.domain.errors import BadInput, WaystationError
@@ -26,6 +27,15 @@ ALIVE_SECONDS = 15.0
 RETRY = b"retry: 1000\n\n"
 """Milliseconds until a browser comes back."""
 ALIVE = b":\n\n"
+
+
+NOT_KNOWN = "the key was revoked, or the token has expired: listen again with another one"
+Known = Callable[[], Awaitable[object]]
+"""Whether somebody is known still: None if not."""
+
+
+async def _for_ever() -> bool:
+    return True
 
 
 class KnownEvents:
@@ -77,12 +87,19 @@ class Feed:
             )
         return asked
 
-    async def stream(self, after: int, task_id: str | None) -> AsyncGenerator[bytes]:
-        """Events of all tasks; or of one, until it ends. Where the store goes away, that is said, and it ends."""
+    async def stream(self, after: int, task_id: str | None, known: Known = _for_ever) -> AsyncGenerator[bytes]:
+        """Events of all tasks; or of one, until it ends. Where the store goes away, that is said, and it ends; so it
+        does at a heartbeat where whoever listens is not known any more.
+        """
         yield RETRY
         try:
             async with self._listened():
+                looked = monotonic()
                 while True:
+                    if monotonic() - looked >= ALIVE_SECONDS:
+                        if await known() is None:
+                            raise BadInput(NOT_KNOWN)
+                        looked = monotonic()
                     try:
                         async with asyncio.timeout(ALIVE_SECONDS):
                             page = await self.next(after, task_id)
@@ -96,7 +113,8 @@ class Feed:
                         return
         except WaystationError as error:
             # The answer has begun: what went wrong can only be said in it.
-            problem = Problem(title="No more events", status=503, detail=plain(" ".join(str(error).split())))
+            status = 401 if str(error) == NOT_KNOWN else 503
+            problem = Problem(title="No more events", status=status, detail=plain(" ".join(str(error).split())))
             yield b"event: problem\ndata: %s\n\n" % problem.model_dump_json().encode()
 
     async def _is_last(self, page: EventPage, task_id: str) -> bool:
