@@ -294,10 +294,12 @@ def _by_day(
     shown at most.
     """
     moment = table.c.at if connection.dialect.name == "sqlite" else func.timezone("UTC", table.c.at)
-    chosen = select(runs.c.task_id, runs.c.role, runs.c.proof, table.c.model, func.date(moment).label("day"), *sums)
-    own = chosen.join(runs, runs.c.run_id == table.c.run_id).where(owned(runs, reader))
-    within = own.where(table.c.at >= days.begin, table.c.at < days.end)
-    return within.group_by(runs.c.run_id, table.c.model, "day").limit(MOST_SPENT_LINES + 1)
+    chosen = select(table.c.run_id, table.c.model, func.date(moment).label("day"), *sums)
+    within = chosen.where(table.c.at >= days.begin, table.c.at < days.end)
+    # Added up before it is known whose they are: a look at the run of each charge takes twice as long.
+    added = within.group_by(table.c.run_id, table.c.model, "day").subquery()
+    whose = select(runs.c.task_id, runs.c.role, runs.c.proof, added).join(added, added.c.run_id == runs.c.run_id)
+    return whose.where(owned(runs, reader)).limit(MOST_SPENT_LINES + 1)
 
 
 def _spent(row: RowMapping) -> SpentLine:
