@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode
 
 from waystation.domain.compaction.policy import Strategy
@@ -58,6 +58,20 @@ class AccessSettings(BaseSettings):
     oidc_tenant_claim: str = Field(default="tenant", description="Which claim of them names the tenant.")
     oidc_name_claim: str = Field(default="email", description="Which names the person.")
     oidc_role_claim: str = Field(default="role", description="Which names the role: read, submit or approve.")
+    approvers: WrittenNames = Field(
+        default=(),
+        description="Names of those who alone answer requests, proved to `waystation serve` by an API key or an OpenID "
+        "token. Of the workers; takes WAYSTATION_KEY.",
+    )
+
+    @field_validator("approvers")
+    @classmethod
+    def _take_a_key(cls, given: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        # The fields of this section come behind those of the key.
+        said: bool | None = info.data.get("encrypt_payloads")
+        if given and not (info.data.get("key") is not None if said is None else said):
+            raise ValueError("it takes WAYSTATION_KEY: else whoever reaches Temporal answers under any name")
+        return given
 
 
 class AgentSettings(BaseSettings):

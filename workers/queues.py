@@ -107,6 +107,7 @@ class Workshop:
             notices=self.settings.tells,
             privacy=self.settings.privacy,
             sealed_answers=encrypts(self.client.data_converter),
+            approvers=self.settings.approvers,
         )
         return PlanningActivities(parts.planner, self.store, parts.redactor, equipment)
 

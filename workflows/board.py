@@ -87,6 +87,7 @@ class Board:
             ending=self.state.ending,
             editing=self.state.plan_edit is not None,
             revising=self.state.proposed is not None,
+            approvers=self.start.approvers,
         )
 
     def takes(self, sent: tuple[JsonValue, ...]) -> bool:

@@ -194,7 +194,7 @@ async def admit(ref: TaskRef) -> Admitted:
 
 async def start(admitted: Admitted, rewind: TaskRewind | None = None) -> bool:
     """Start the task, or have it go on. False: it runs, or the server has had it before; it is left as it is."""
-    equipment = {"search_attributes", "notices", "privacy", "sealed_answers"}
+    equipment = {"search_attributes", "notices", "privacy", "sealed_answers", "approvers"}
     given = admitted.model_dump(include={"ref", "terms", "title", "documents", "forked"} | equipment)
     once = WorkflowIDReusePolicy.REJECT_DUPLICATE
     try:

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping, Sequence
+from html import unescape
 from pathlib import Path
 from socket import create_server
 from typing import Any, NamedTuple
@@ -28,7 +30,7 @@ from waystation.task_view import as_stored
 
 WITHOUT_END = "/v1/events"
 NEVER = "task-fedcba9876543210"
-PAGES = ("", "/report", "/run.html", "/agents/writing")
+PAGES = ("", "/report", "/run.html", "/agents/writing", "/agents/writing/compactions")
 ODD = ["", " ", "\x00", "é\u202e", "../x", "-1", "0", "1" * 400, "$2.00", "600k", "m1", "writing", "1e9", "null", "🙂"]
 WORDS = st.sampled_from(ODD) | st.text(max_size=20)
 VALUES = st.recursive(
@@ -189,6 +191,48 @@ async def test_tasks_in_a_phase_are_found_behind_more_than_fifty_newer_ones(
         refused = await asking.get("/v1/tasks?since=soon", headers=BEARER)
     assert (len(newest), task in newest, partial, len(done)) == (50, False, [task], 51)
     assert (len(both), to_come, worded, refused.status_code) == (52, [], [], 422)
+
+
+async def test_the_list_of_tasks_is_looked_through_by_state_text_and_session(
+    ended: tuple[Settings, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
+    settings, task = ended
+    looked: dict[str, int] = {}
+    async with served(settings) as asking:
+        for query in ("", "phase=&text=&session=", "phase=partial&text=", "phase=done", "text=cocoa", "session=default",
+                      "session=spring", "first=1", "phase=partial&session=spring"):  # fmt: skip
+            answer = await asking.get(f"/?{query}", headers=BEARER)
+            looked[query] = answer.text.count(f'href="/tasks/{task}"') if answer.status_code == 200 else -1
+        wrong = await asking.get("/?phase=never", headers=BEARER)
+        last = await asking.get("/?phase=partial&text=%22%3E%3Cscript%3Ealert(1)&session=x", headers=BEARER)
+    assert looked == {
+        "": 1, "phase=&text=&session=": 1, "phase=partial&text=": 1, "phase=done": 0, "text=cocoa": 0,
+        "session=default": 1, "session=spring": 0, "first=1": 0, "phase=partial&session=spring": 0,
+    }  # fmt: skip
+    assert (wrong.status_code, "No such task" in last.text, "<script>alert" in last.text) == (422, True, False)
+    assert "<option selected>partial</option>" in last.text
+
+
+async def test_what_a_list_does_not_show_is_behind_a_link_that_keeps_what_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
+    settings = Settings(home=tmp_path / "home", offline=True)
+    await keep_ended_task(settings)
+    store = await SqlStore.open(settings.database_url, utc_now)
+    for number in range(2):
+        asked = TaskRequest(question="Later?", session="a&b", request_id=f"page-{number}")
+        row = row_of(asked, settings, await store.store_id())
+        await store.register(row, ())
+        await store.finish(row.ref.task_id, as_stored(row, TaskPhase.DONE))
+    await store.aclose()
+    async with served(settings) as asking:
+        page = await asking.get("/?session=a%26b&count=1", headers=BEARER)
+        (link,) = re.findall(r'href="(/\?[^"]*)">More tasks', page.text)
+        rest = await asking.get(unescape(link), headers=BEARER)
+    assert link == "/?phase=&amp;text=&amp;session=a%26b&amp;first=1"
+    assert (rest.text.count('<td><a href="/tasks/'), "More tasks" in rest.text) == (1, False)
 
 
 async def test_who_comes_when_all_connections_are_held_is_sent_away_and_let_in_again(

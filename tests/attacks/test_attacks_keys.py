@@ -176,7 +176,28 @@ async def test_who_listens_hears_nothing_any_more_when_the_key_is_revoked(settin
         last = await heard.get()
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
-    assert (began["status"], last["body"], last["more_body"]) == (200, b"", False)
+    assert began["status"] == 200
+    assert b'"status":401' in last["body"]
+
+
+async def test_who_listens_by_a_key_hears_nothing_any_more_once_it_is_revoked(
+    settings: Settings, keys: ApiKeys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waystation.serve.listeners.ALIVE_SECONDS", 0.05)
+    await keep_ended_task(settings)
+    (made, key), (_, other) = (keys.make(name, settings.tenant, "read", NOON) for name in ("Ada", "Grace"))
+    async with served(settings, keys) as asking:
+        listening, still = [
+            asyncio.create_task(asking.get("/v1/events?after=0", headers=bearer(one))) for one in (key, other)
+        ]
+        await asyncio.sleep(0.5)
+        assert not listening.done()
+        ApiKeys(keys.path).revoke(made.id, NOON)
+        heard = await asyncio.wait_for(listening, 30)
+        assert not still.done()
+        still.cancel()
+    assert b"id: 1\n" in heard.content
+    assert b'"status":401' in heard.content.rpartition(b"event: problem")[2]
 
 
 def test_what_opens_is_kept_nowhere_and_the_commands_make_list_and_revoke(

@@ -29,6 +29,7 @@ from waystation.domain.ownership import Installation, OfSession, OfTask, OfTenan
 from waystation.domain.passages import results_run
 from waystation.domain.plan import Plan, Step
 from waystation.domain.privacy import ShownKey, ShownText, Treatment
+from waystation.domain.progress import Days
 from waystation.domain.removal import ForgetOrder, Sought
 from waystation.domain.task import Refusal, SourceDocument, TaskRow, Telling
 from waystation.domain.traces import TracePlace
@@ -126,6 +127,17 @@ async def lines_of(store: SqlStore, kept: TaskRow, reader: Reader) -> object:
     return (await store.bill(kept.ref.task_id, reader)).lines
 
 
+async def spent_on(store: SqlStore, kept: TaskRow, reader: Reader) -> object:
+    found = await store.spending(Days(since=NOON.date(), until=NOON.date()), reader)
+    assert found.total.calls == sum(line.calls for line in found.lines)
+    assert {line.task_id for line in found.lines} == found.titles.keys()
+    return [line for line in found.lines if line.task_id == kept.ref.task_id]
+
+
+async def session_of(store: SqlStore, kept: TaskRow, reader: Reader) -> object:
+    return [one for one in await store.sessions(reader, 0, 100) if one.id == kept.ref.session]
+
+
 READS: dict[str, Read] = {
     "get_text": text_of,
     "shown": shown_of,
@@ -145,6 +157,8 @@ READS: dict[str, Read] = {
     "deliverable": lambda store, kept, reader: store.deliverable(f"{kept.ref.task_id}/w", reader),
     "deliverables": lambda store, kept, reader: store.deliverables(kept.ref.task_id, reader),
     "bill": lines_of,
+    "spending": spent_on,
+    "sessions": session_of,
     "events": happened_to,
     "passages_named": lambda store, kept, reader: store.passages_named(passage_id(kept)[:8], reader),
     "passages_with": lambda store, kept, reader: store.passages_with([passage_id(kept)], reader),
@@ -164,9 +178,9 @@ WITHOUT_READER = {
     "gone_passage_ids": "ids of the outbox",
     "newest_event": "a number, of the tenant that asks",
     "oldest_waiting": "a moment",
+    "unsent_traces": "places of every tenant, for the process that sends their spans",
+    "traced_task": "names its tenant by the place, for the same process",
     "spent_by_agent": "amounts, which are added to a task that was shown",
-    "unsent_traces": "ids of tasks by tenant, for what sends spans",
-    "traced_task": "whose place names the tenant: the test below",
 }
 """Reads that name nobody, and why they need not."""
 OF_A_TENANT = {"traces", "lines"}

@@ -26,8 +26,9 @@ from waystation.domain.signals import Answer
 from waystation.domain.task import Approval, BudgetProgress, SourceDocument, TaskPhase, TaskRequest
 from waystation.markdown import as_html
 from waystation.serve.access import COOKIE, MOST_BODY_BYTES, SignIn
-from waystation.serve.api import unless_refused, v1
+from waystation.serve.api import v1
 from waystation.serve.app import LetIn, Site, application
+from waystation.serve.bodies import unless_refused
 from waystation.serve.pages import LONGEST_UPLOAD_NAME, error_page, file_name, pages, uploaded
 from waystation.serve.pictures import bar, picture
 from waystation.serve.task_page import FOLDER

@@ -51,9 +51,14 @@ def test_no_page_has_a_serious_fault_narrow_or_wide_light_or_dark_and_keys_suffi
     paths = [
         "/",
         "/memory?query=harbour",
+        "/sessions",
+        "/spending?since=2026-11-01&by=task",
+        "/spending?until=2020-01-01",
         *(f"/tasks/{task}" for task in (ended, hostile, running)),
         f"/tasks/{hostile}/report",
         f"/tasks/{running}/agents/research",
+        f"/tasks/{running}/agents/research/compactions",
+        "/?phase=partial&text=which",
         "/tasks/task-0000000000000000",
     ]
     port = free_port()
@@ -73,7 +78,8 @@ def by_keys(page: Page) -> None:
     expect(page.get_by_role("link", name="Waystation")).to_be_focused()
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Memory")).to_be_focused()
-    page.keyboard.press("Tab")
+    for _ in ("Sessions", "Spending", "state", "words", "session", "Find", "the first task"):
+        page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.wait_for_url("**/tasks/task-*")
     page.get_by_text("Cancel this task").or_(page.get_by_text("Fork: a new task")).first.focus()

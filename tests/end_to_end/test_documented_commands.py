@@ -41,6 +41,8 @@ ON_A_PLATFORM = (
     "waystation transcript TASK --agent research-1",
     "waystation show TASK",
     "waystation cost TASK",
+    "waystation spending --since 7d --by task",
+    "waystation session list",
     'waystation submit --session S "And what about timeouts?"',
     'waystation submit "…" --docs …',
     "waystation submit \"…\" --docs … --budget '$1.00'",

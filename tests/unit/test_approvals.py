@@ -7,7 +7,15 @@ from pydantic import JsonValue
 from tests.unit.answering import approve, deny
 from tests.unit.task_values import working
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import HIGHEST_GRANT, Circumstances, Denials, DenyInput, deny_together
+from waystation.domain.approvals import (
+    HIGHEST_GRANT,
+    Circumstances,
+    Denials,
+    DenyInput,
+    ReviewPlanInput,
+    deny_together,
+    edit_plan,
+)
 from waystation.domain.signals import after_message
 from waystation.domain.task import Approval, Refusal
 
@@ -190,3 +198,33 @@ def test_requests_that_are_denied_together_are_settled_in_the_same_state() -> No
     after = after_message(state, Denials(answers=answers))
     assert [one.decision for one in after.approvals] == ["denied", "denied"]
     assert not after.pending
+
+
+APPROVERS = among(ONE).model_copy(update={"approvers": ("Ada",)})
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"by": "Ada"}, "demands a verified name"),
+        ({}, "waystation keys make"),
+        ({"by": "Grace", "verified": "API key 1"}, "Grace is verified, and none of those"),
+        ({"by": "ada", "verified": "API key 1"}, "none of those"),
+    ],
+)
+def test_where_approvers_are_named_whoever_else_answers_is_told_why_and_what_to_do(
+    said: dict[str, JsonValue], why: str
+) -> None:
+    assert why in reason(approve(APPROVERS, said, NOON))
+    assert why in reason(deny(APPROVERS, said, NOON))
+    named = DenyInput.model_validate({**said, "request_id": ONE.request_id})
+    (refused,) = deny_together(APPROVERS, named, NOON).answers
+    assert why in reason(refused)
+
+
+def test_an_approver_whose_name_is_verified_answers_and_nobody_edits_a_plan() -> None:
+    ada: dict[str, JsonValue] = {"by": "Ada", "verified": "API key 1"}
+    assert answered(approve(APPROVERS, ada, NOON)).decision == "approved"
+    assert answered(deny(APPROVERS, ada, NOON)).decision == "denied"
+    with pytest.raises(ValueError, match="as it is through `waystation serve`"):
+        edit_plan(APPROVERS, ReviewPlanInput(plan="0" * 64, by="Ada"))

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.context_files import legal
-from waystation.adapters.conversation.attachments import image_size
-from waystation.adapters.conversation.request_body import RequestBody, read_request_body, written_messages
+from waystation.adapters.conversation.request_body import RequestBody, image_size, read_request_body, written_messages
 from waystation.agents.conversation import Conversation
 from waystation.cli.context.arguments import measure_of
 from waystation.cli.context.compact import given_summary

@@ -117,3 +117,16 @@ def test_a_variable_that_is_no_setting_is_named_with_what_was_meant(
     assert capsys.readouterr().err.startswith("\n".join(told))
     run(["doctor"])
     assert f"--   settings: {' '.join(told)}" in capsys.readouterr().out
+
+
+def test_approvers_are_named_with_commas_between_and_take_a_key(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WAYSTATION_APPROVERS", "Ada Lovelace, grace@example.org")
+    assert run(["list"]) == 2
+    assert "WAYSTATION_APPROVERS: it takes WAYSTATION_KEY" in capsys.readouterr().err
+    monkeypatch.setenv("WAYSTATION_KEY", "ab" * 32)
+    assert Settings().approvers == ("Ada Lovelace", "grace@example.org")
+    monkeypatch.setenv("WAYSTATION_ENCRYPT_PAYLOADS", "false")
+    with pytest.raises(ValidationError, match="under any name"):
+        Settings()

@@ -47,7 +47,7 @@ GROUPS = {
         "fork": Command("tasks", "Start a new task with the finished steps of another one."),
         "cancel": Command("tasks", "Stop a task."),
         "schedule": Command("schedules", "Ask a question again and again, over its documents as they are then."),
-        "session": Command("tasks", "Set what a session may spend."),
+        "session": Command("tasks", "List sessions; set what one may spend."),
     },
     "What waits for an answer": {
         "approvals": Command("approvals", "List what waits for an answer."),
@@ -58,6 +58,7 @@ GROUPS = {
         "report": Command("show", "Print a task's report."),
         "diff": Command("show", "Print what changed between the reports of two tasks."),
         "cost": Command("show", "Print a task's bill."),
+        "spending": Command("tasks", "Show what all tasks have spent, by model, agent or task."),
         "prices": Command("show", "List the prices that are known; bring in those that LiteLLM publishes."),
         "transcript": Command("show", "Print what an agent said and was told."),
         "eval": Command("evaluation", "Ask questions whose answers are known, and score the reports."),

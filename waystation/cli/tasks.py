@@ -1,4 +1,5 @@
-"""`waystation list`, `tell`, `documents`, `fork`, `cancel` and `session`: which tasks there are, and work on them.
+"""`waystation list`, `tell`, `documents`, `fork`, `cancel`, `session` and `spending`: which tasks there are, what they
+have spent, and work on them.
 
 `waystation list`: which there are, the newest first.
 
@@ -8,7 +9,9 @@
 
 `waystation fork`: a new task that reuses finished steps of one that is over.
 
-`waystation session`: what a session may spend.
+`waystation session`: which there are, and what one may spend.
+
+`waystation spending`: what all tasks have spent, by model, agent or task.
 
 `waystation tell`: all agents of a running task hear something at their next turns.
 """
@@ -16,7 +19,7 @@
 import asyncio
 import secrets
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from getpass import getuser
 from pathlib import Path
 from typing import Annotated
@@ -42,11 +45,12 @@ from waystation.cli.submit import text_of
 from waystation.client import Client
 from waystation.client.sessions import DocumentsAnswer, ForkWish
 from waystation.client.task_json import CancelJson, SessionJson, task_json
-from waystation.domain.amount import Amount, Limit, limit_text
+from waystation.domain.amount import Amount, Limit, amount_text, cents, limit_text
 from waystation.domain.details import MARKS, cost_text
 from waystation.domain.documents import REMOVED_NAME, Document
 from waystation.domain.errors import Unreachable
 from waystation.domain.foreign import one_line
+from waystation.domain.progress import Days, KnownSession, Spending, SpentBy, SpentLine, spent_by
 from waystation.domain.signals import Answer
 from waystation.domain.task import TaskPhase
 from waystation.settings import Settings
@@ -277,15 +281,45 @@ async def _fork(settings: Settings, task: str, wish: ForkWish, *, detach: bool, 
 
 
 UNLIMITED = "unlimited"
+MOST_SESSIONS = 1_000
 
 
-session = typer.Typer(name="session", help="Set what a session may spend.", no_args_is_help=True)
+session = typer.Typer(name="session", help="List sessions; set what one may spend.", no_args_is_help=True)
 app.add_typer(session)
 
 
 @session.callback()
 def _session() -> None:
-    """Set what a session may spend."""
+    """List sessions; set what one may spend."""
+
+
+@session.command("list")
+def list_sessions(as_json: JsonOption = False) -> None:
+    """List the sessions with what their tasks have spent, those with the newest tasks first."""
+    found = asyncio.run(_sessions())
+    if as_json:
+        print_json(found)
+        return
+    now = utc_now().astimezone()
+    rows = [
+        (
+            day_text(one.last_at, now),
+            counted(one.tasks, "task"),
+            cents(one.spent.micro_usd),
+            short_tokens(one.spent.tokens),
+            one_line(one.session),
+        )
+        for one in found
+    ]
+    for line in cut_lines(rows, result.width):
+        result.print(line, soft_wrap=True)
+    if not found:
+        say("no session yet: `waystation submit` hands a task in, with --session NAME as one of a line of work")
+
+
+async def _sessions() -> tuple[KnownSession, ...]:
+    async with await Client.connect(Settings()) as client:
+        return await client.sessions(count=MOST_SESSIONS)
 
 
 @session.command("set")
@@ -324,3 +358,52 @@ def tell(
 async def _told(task: str, message: str, by: str) -> Answer:
     async with await Client.connect(Settings()) as client:
         return await client.tell(await client.resolve(task), message, by)
+
+
+@app.command()
+def spending(
+    since: Annotated[str, typer.Option(help="First day: 7d (days ago), or 2026-11-01; days are those of UTC.")] = "29d",
+    until: Annotated[str | None, typer.Option(help="Last day; by default today.")] = None,
+    session: Annotated[str | None, typer.Option(help="Of this session alone.")] = None,
+    by: Annotated[SpentBy, typer.Option(help="What a line is of.")] = "model",
+    as_json: JsonOption = False,
+) -> None:
+    """Show what all tasks have spent since some day, the dearest first; `--json` has it by day, too."""
+    now = utc_now().astimezone()
+    first, last = (past_moment(text, name, now) for text, name in ((since, "--since"), (until, "--until")))
+    days = Days.of(*(one.astimezone(UTC).date() if one else None for one in (first, last)), today=utc_now().date())
+    found = asyncio.run(_spending(days, session))
+    if as_json:
+        print_json(found)
+        return
+    for line in cut_lines(spending_rows(found, by), result.width):
+        result.print(line, soft_wrap=True)
+    say(f"{days.since} to {days.until}: {spent_text(found.total)} in {counted(found.total.calls, 'call')}")
+    if not found.total.possibly_billed.nothing:
+        say(f"possibly billed beside: at most {amount_text(found.total.possibly_billed)}, of calls without a reply")
+
+
+def spending_rows(found: Spending, by: SpentBy) -> list[tuple[str | Text, ...]]:
+    """A line a task, role or model: money, fresh tokens, calls, its name."""
+    whole = spent_by(found.lines, by)
+    dearest = sorted(whole, key=lambda name: (-whole[name].cost_micro_usd, -whole[name].usage.fresh, name))
+    return [
+        (
+            cents(whole[name].cost_micro_usd),
+            short_tokens(whole[name].usage.fresh),
+            counted(whole[name].calls, "call"),
+            f"{short_id(name)} {one_line(found.titles.get(name, ''))}".strip() if by == "task" else one_line(name),
+        )
+        for name in dearest
+    ]
+
+
+def spent_text(line: SpentLine) -> str:
+    """In a sentence."""
+    unpriced = f" and {counted(line.unpriced_calls, 'call')} without a known price" if line.unpriced_calls else ""
+    return f"{cents(line.cost_micro_usd)}{unpriced}, {line.usage.fresh:,} fresh tokens"
+
+
+async def _spending(days: Days, session: str | None) -> Spending:
+    async with await Client.connect(Settings()) as client:
+        return await client.spending(days, session)

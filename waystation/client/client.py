@@ -46,7 +46,7 @@ from waystation.client.context import (
 from waystation.client.lookups import (
     NEWEST,
     agents_of,
-    own_task,
+    document_text,
     plan_of,
     refuse_unfit_shares,
     require_own,
@@ -78,10 +78,10 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN, By, said_by
 from waystation.domain.details import grant_fields
 from waystation.domain.documents import Document
-from waystation.domain.errors import BadInput, Unreachable
+from waystation.domain.errors import Unreachable
 from waystation.domain.events import EventPage
 from waystation.domain.plan import Plan
-from waystation.domain.progress import Bill
+from waystation.domain.progress import Bill, Days, KnownSession, Spending
 from waystation.domain.signals import EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS, Answer, EditInput
 from waystation.domain.task import (
     ReportVersion,
@@ -232,11 +232,10 @@ class Client:
         try:
             return await self.progress(task_id)
         except Unreachable as unreachable:
-            view = await stored_view(self._store, row, str(unreachable))
-            return view.model_copy(update=known_of(row))
+            return await stored_view(self._store, row, str(unreachable))
 
     async def _own(self, task_id: str) -> TaskRow:
-        return await own_task(self._store, self._reader, task_id)
+        return await self._store.task(task_id, self._reader)
 
     async def _view(self, row: TaskRow) -> TaskView:
         if row.progress is not None and row.progress.phase.over:
@@ -269,10 +268,9 @@ class Client:
 
     async def _view_or_stored(self, row: TaskRow) -> TaskView:
         try:
-            view = await self._view(row)
+            return (await self._view(row)).model_copy(update=known_of(row))
         except Unreachable as unreachable:
-            view = await stored_view(self._store, row, str(unreachable))
-        return view.model_copy(update=known_of(row))
+            return await stored_view(self._store, row, str(unreachable))
 
     async def events(self, after: int, task_id: str | None = None, limit: int = EVENTS_AT_ONCE) -> EventPage:
         """What happened to one task, or to all of the tenant's, behind that number: so many. Raises UnknownTask."""
@@ -323,6 +321,14 @@ class Client:
         reused = row.progress.reused if row.progress is not None else None
         return (await self._store.bill(task_id, self._reader)).model_copy(update={"reused": reused})
 
+    async def spending(self, days: Days, session: str | None = None) -> Spending:
+        """What the tenant's tasks, or those of a session, have spent in these days. Raises BadInput for too much."""
+        return await self._store.spending(days, reader_of(self._settings.tenant, session))
+
+    async def sessions(self, first: int = 0, count: int = NEWEST) -> tuple[KnownSession, ...]:
+        """So many of the tenant's sessions from the `first` on, those with the newest tasks before others."""
+        return await self._store.sessions(self._reader, first, count)
+
     async def transcript(self, task_id: str, agent: str) -> Transcript:
         """Everything that one agent said and was told. Raises BadInput for an agent that the task does not have."""
         require_words(task_id, (await self._own(task_id)).title)
@@ -362,14 +368,14 @@ class Client:
         return await self._send(task_id, DENY_BUDGET, given(answer))
 
     async def deny_together(
-        self, task_id: str, request_ids: Sequence[str], *, by: str = "", note: str = ""
+        self, task_id: str, request_ids: Sequence[str], *, by: By = "", note: str = ""
     ) -> dict[str, Answer]:
         """Refuse several requests of a task in one moment, so that none goes on with what another leaves; by request
         id what became of it. Raises as `approve` does.
         """
         first, *others = request_ids
-        answer: dict[str, JsonValue] = {"request_id": first, "also": list[JsonValue](others), "by": by, "note": note}
-        sent = await self._send(task_id, DENY_BUDGET, given(answer), answer_id := token_hex(8))
+        also: dict[str, JsonValue] = {"request_id": first, "also": list[JsonValue](others), "note": note}
+        sent = await self._send(task_id, DENY_BUDGET, given({**also, **said_by(by)}), answer_id := token_hex(8))
         if sent.outcome == "unseen":
             return dict.fromkeys(request_ids, sent)
         return denials(answer_id, request_ids, (await self.progress(task_id)).progress)
@@ -417,10 +423,7 @@ class Client:
 
     async def document_text(self, task_id: str, name: str) -> str:
         """One of them, as it was handed in. Raises UnknownTask; BadInput where no document has that name now."""
-        for document in await self.documents(task_id):
-            if document.name == name:
-                return await self._store.get_text(document.blob, self._reader)
-        raise BadInput(f"{task_id} has no document {name!r} now: it was replaced or removed since it was cited")
+        return await document_text(self._store, await self._own(task_id), name)
 
     async def update_documents(
         self, task_id: str, paths: Sequence[Path], *, remove_missing: bool = False, by: str = ""

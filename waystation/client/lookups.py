@@ -119,6 +119,14 @@ async def resolved(store: SqlStore, reader: OfTenant, prefix: str) -> str:
             raise BadInput(f"{prefix!r} could be {', '.join(found[:5])}: give more of the id")
 
 
+async def document_text(store: SqlStore, row: TaskRow, name: str) -> str:
+    """A document as it was handed in. Raises BadInput where none has that name now."""
+    for document in await store.documents(row.ref.task_id, row.ref.reader):
+        if document.name == name:
+            return await store.get_text(document.blob, row.ref.reader)
+    raise BadInput(f"{row.ref.task_id} has no document {name!r} now: it was replaced or removed since it was cited")
+
+
 async def with_stored(store: SqlStore, view: TaskView, reader: OfTenant) -> TaskView:
     """The view with what memory does not have of the task: passages that wait, or that it does not take, and documents
     beyond what the terms let into it; and with its plans, and what its tools were given of the vault.

@@ -145,6 +145,11 @@ def dollars(micro_usd: int) -> str:
     return f"${int(whole):,}.{places:0<2}"
 
 
+def cents(micro_usd: int) -> str:
+    """The same at a glance, rounded to whole cents; less than one is shown as it is."""
+    return f"${micro_usd / 1_000_000:,.2f}" if micro_usd >= 10_000 else dollars(micro_usd)
+
+
 def amount_text(amount: Amount) -> str:
     """As people read it: `1,200 tokens`, `$0.25`, or both."""
     parts = [f"{amount.tokens:,} tokens"] if amount.tokens or not amount.micro_usd else []

@@ -116,10 +116,13 @@ class Circumstances(Value):
     """A plan that a person sent is being read."""
     revising: bool = False
     """What waits to be agreed to is a revision of the plan."""
+    approvers: tuple[str, ...] = ()
+    """Whose verified answers alone have an effect; without any, anybody's."""
 
 
 def approve(standing: Circumstances, given: ApproveInput, now: datetime) -> Approval:
     """The request that this grants, answered. Raises ValueError where it has no effect."""
+    _by_an_approver(standing, given.by, given.verified)
     request = _open_request(standing, given.request_id)
     if request.about_plan:
         granted = _agreement(given, standing)
@@ -154,6 +157,7 @@ def authorised(standing: Circumstances, request: Approval, top_up: TopUp | None,
 
 def deny(standing: Circumstances, given: DenyInput, now: datetime) -> Approval:
     """The request that this denies, answered. Raises ValueError where it has no effect."""
+    _by_an_approver(standing, given.by, given.verified)
     request = _open_request(standing, given.request_id)
     return request.model_copy(
         update={
@@ -191,6 +195,11 @@ def _denied(standing: Circumstances, given: DenyInput, now: datetime) -> Approva
 
 def edit_plan(standing: Circumstances, given: ReviewPlanInput) -> PlanEdit:
     """The plan that is to be read. Raises ValueError where no plan waits for a person."""
+    if standing.approvers:
+        raise ValueError(
+            "who edits a plan is never verified, and WAYSTATION_APPROVERS demands that: an approver approves or denies "
+            "the plan as it is through `waystation serve`"
+        )
     request = _open_request(standing, given.request_id)
     if not request.about_plan:
         raise ValueError(f"{request.request_id} does not ask about a plan: answer it by approve or deny")
@@ -209,6 +218,21 @@ def plan_waits(asked: Approval) -> tuple[str, str]:
     if asked.asked.nothing:
         return plan, "the task ends; planning stays paid"
     return f"revised {plan}, with {amount_text(asked.asked)} for new steps", "the plan stays as it was"
+
+
+def _by_an_approver(standing: Circumstances, by: str, proof: str) -> None:
+    """Raise ValueError for an answer of anybody else, where the workers name who may answer."""
+    if not standing.approvers:
+        return
+    if not proof:
+        raise ValueError(
+            "WAYSTATION_APPROVERS demands a verified name, and this one is only given: an approver answers through "
+            "`waystation serve`, with an API key (`waystation keys make NAME --role approve`) or a token of a provider"
+        )
+    if by not in standing.approvers:
+        raise ValueError(
+            f"{by} is verified, and none of those whom WAYSTATION_APPROVERS of the workers names: one of them answers"
+        )
 
 
 def _agreement(given: ApproveInput, standing: Circumstances) -> Amount:

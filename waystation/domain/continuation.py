@@ -220,6 +220,8 @@ class TaskStart(Value):
     """Whether what people send must have been encrypted with the key of the workers: said by the worker that admitted
     the task, which encrypts. Tasks that were started before take any.
     """
+    approvers: tuple[str, ...] = ()
+    """Whose verified answers alone have an effect: said by the worker that admitted the task."""
     documents: int = 0
     """How many it has. Tasks that were started before memory took documents do not say it."""
     rewind: TaskRewind | None = None

@@ -4,11 +4,11 @@ One step of a task as people see it, and what its agent does at this moment.
 
 What people see of a running task.
 
-A task's bill: every charge once, added up by agent, model and kind of call.
+A task's bill: every charge once, added up by agent, model and kind of call. What all tasks have cost, day by day.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
 from typing import Literal
 
 from waystation.domain.agent_run import AgentRun
@@ -16,6 +16,7 @@ from waystation.domain.amount import Amount, Limit, used_text
 from waystation.domain.budget import RunTotals, Usage, summed
 from waystation.domain.compaction.outcome import AgentCompaction
 from waystation.domain.details import counted
+from waystation.domain.errors import BadInput
 from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.plan import Step
 from waystation.domain.privacy import Policy
@@ -300,3 +301,124 @@ def left_for_steps(progress: TaskProgress) -> Limit:
     """What there is for all steps of a plan that waits."""
     budget, held = progress.budget, (step.limit.amount for step in progress.steps)
     return budget.limit.after(budget.spent + budget.reserved).raised(sum(held, Amount()))
+
+
+USUAL_DAYS, MOST_DAYS = 30, 366
+MOST_SPENT_LINES = 20_000
+
+
+class Days(Value):
+    """From one day to another, both included; days are those of UTC."""
+
+    since: date
+    until: date
+
+    @classmethod
+    def of(cls, since: date | None, until: date | None, today: date) -> "Days":
+        """The last thirty up to today, or to a day that is given; or as given. Raises BadInput."""
+        last = today if until is None else min(until, today)
+        earliest = max(0, last.toordinal() - USUAL_DAYS)
+        first = date.fromordinal(earliest + 1) if since is None else since
+        if first > last:
+            raise BadInput(f"no day is from {first} to {last}: give a first day that is not after the last, or today")
+        if (last - first).days >= MOST_DAYS:
+            raise BadInput(f"from {first} to {last} are more than {MOST_DAYS} days: ask for fewer at once")
+        return cls(since=first, until=last)
+
+    @property
+    def begin(self) -> datetime:
+        """The first moment."""
+        return datetime(self.since.year, self.since.month, self.since.day, tzinfo=UTC)
+
+    @property
+    def end(self) -> datetime:
+        """The first moment after it."""
+        return self.begin + timedelta(days=len(self.each))
+
+    @property
+    def each(self) -> tuple[date, ...]:
+        """All of them, in order."""
+        return tuple(map(date.fromordinal, range(self.since.toordinal(), self.until.toordinal() + 1)))
+
+
+class SpentLine(Value):
+    """What agents of one role, of one task, have spent on one day at one model."""
+
+    day: date
+    task_id: str
+    role: str
+    model: str
+    calls: int = 0
+    usage: Usage = Usage()
+    cost_micro_usd: int = 0
+    """Of the calls whose price is known."""
+    unpriced_calls: int = 0
+    """Those whose price nobody knows: they are not in the cost."""
+    possibly_billed: Amount = Amount()
+    """At most, of calls whose reply was never committed. In no other number here."""
+
+    def __add__(self, other: "SpentLine") -> "SpentLine":
+        """Both, under the names of the first."""
+        return self.model_copy(
+            update={
+                "calls": self.calls + other.calls,
+                "usage": self.usage + other.usage,
+                "cost_micro_usd": self.cost_micro_usd + other.cost_micro_usd,
+                "unpriced_calls": self.unpriced_calls + other.unpriced_calls,
+                "possibly_billed": self.possibly_billed + other.possibly_billed,
+            }
+        )
+
+
+class Spending(Value):
+    """What a tenant's tasks, or those of a session, have spent in these days."""
+
+    days: Days
+    lines: tuple[SpentLine, ...]
+    """By day, task, role and model, in this order."""
+    titles: Mapping[str, str]
+    """By task id: the redacted questions, shortened."""
+    total: SpentLine
+
+
+SpentBy = Literal["task", "agent", "model"]
+
+
+def spent_by(lines: Iterable[SpentLine], by: SpentBy) -> dict[str, SpentLine]:
+    """These added up by id of the task, role of the agent or model."""
+    found: dict[str, SpentLine] = {}
+    for line in lines:
+        name = {"task": line.task_id, "agent": line.role, "model": line.model}[by]
+        found[name] = found[name] + line if name in found else line
+    return found
+
+
+def spent_in(days: Days, spent: Sequence[SpentLine], titles: Mapping[str, str]) -> Spending:
+    """These added up: each day, task, role and model once. Raises BadInput for more than can be shown."""
+    if len(spent) > MOST_SPENT_LINES:
+        raise BadInput(
+            f"from {days.since} to {days.until} there are more than {MOST_SPENT_LINES:,} lines of spending: ask for "
+            "fewer days, or for one session"
+        )
+    found: dict[tuple[date, str, str, str], SpentLine] = {}
+    total = SpentLine(day=days.since, task_id="", role="", model="")
+    for line in spent:
+        key = (line.day, line.task_id, line.role, line.model)
+        found[key] = found[key] + line if key in found else line
+        total = total + line
+    return Spending(days=days, lines=tuple(found[key] for key in sorted(found)), titles=titles, total=total)
+
+
+class KnownSession(Value):
+    """A line of work: what its tasks have spent together."""
+
+    session: str
+    """Its name."""
+    id: str
+    """As it stands in search attributes and workflow ids."""
+    tasks: int
+    last_at: datetime
+    """When the newest was submitted."""
+    spent: Amount
+    """Fresh tokens, and money where the price is known."""
+    unpriced_calls: int

@@ -66,6 +66,8 @@ class Equipment(Value):
     """How much is replaced."""
     sealed_answers: bool = False
     """Whether this worker encrypts, so that what people send must have been encrypted, too."""
+    approvers: tuple[str, ...] = ()
+    """Whose verified answers alone have an effect; without any, anybody's."""
 
 
 class Admitted(Equipment):

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from functools import partial
 from hashlib import sha256
 from time import monotonic
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 from urllib.parse import parse_qs
 
+from fastapi import Depends, Request
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import cookie_parser
@@ -316,3 +317,14 @@ def _with_headers(send: Send) -> Send:
         await send(message)
 
     return sending
+
+
+def principal_of(request: Request) -> Principal:
+    """Who asks, as the guard found out."""
+    found = request.state.principal
+    if not isinstance(found, Principal):
+        raise TypeError("the guard let nobody in")
+    return found
+
+
+Who = Annotated[Principal, Depends(principal_of)]

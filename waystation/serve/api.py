@@ -2,77 +2,60 @@
 
 import asyncio
 import secrets
-from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, Protocol
+from datetime import UTC, date, datetime
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
-from pydantic import Field, ValidationError
-from starlette.exceptions import HTTPException
+from pydantic import Field
 from starlette.responses import StreamingResponse
 
+from waystation.adapters.clock import utc_now
 from waystation.agents.archive import RECALLED_TOKENS
 from waystation.client import Client
 from waystation.client.context import AgentAudits, FoundJson
 from waystation.client.lookups import version_of
-from waystation.client.sessions import ForkWish
 from waystation.client.task_json import CancelJson, ReportJson, SessionJson, TaskJson, ViewJson, report_json, task_json
-from waystation.domain.amount import Amount, Limit, read_limit
-from waystation.domain.budget import Mode
+from waystation.domain.amount import Limit
 from waystation.domain.compaction.audit import ShownTranscript, shown
 from waystation.domain.compaction.history import view
 from waystation.domain.documents import Document
 from waystation.domain.errors import BadInput
-from waystation.domain.foreign import ServerNames, plain
 from waystation.domain.memory import Excerpt, MemoryQuery
-from waystation.domain.procedures import Procedures
-from waystation.domain.progress import Bill
-from waystation.domain.signals import Action, Answer, EditInput
-from waystation.domain.task import SourceDocument, TaskPhase, TaskRequest, own_session, session_hash, tenant_hash
-from waystation.domain.value import Input, Value
+from waystation.domain.progress import Bill, Days, KnownSession, Spending
+from waystation.domain.signals import Answer
+from waystation.domain.task import TaskPhase, session_hash, tenant_hash
+from waystation.domain.value import Value
 from waystation.markdown import as_html
-from waystation.serve.access import PROBLEM, Problem
+from waystation.serve.access import PROBLEM, Problem, Who
+from waystation.serve.bodies import (
+    Asking,
+    ByTenant,
+    Denial,
+    Grant,
+    NewEdit,
+    NewFork,
+    NewTask,
+    NewWords,
+    RequestKey,
+    SessionLimit,
+    TaskPath,
+    change,
+    fork_off,
+    grant,
+    refuse,
+    stop,
+    take_in,
+    unless_refused,
+    written_limit,
+)
 from waystation.serve.listeners import EVENT_STREAM, Feed
 from waystation.serve.principals import Principal
 from waystation.task_view import PendingApproval, Submitted, TaskFilter
 
-MOST_DOCUMENTS = 1_000
 MOST_ON_A_PAGE = 100
 LAST_NUMBER = 10**15 - 1
 MOST_QUERY, MOST_RECALLED = 2_000, 20_000
 """Characters, tokens."""
-
-
-class ByTenant(Protocol):
-    """What is a tenant's: see `app.Tenants`."""
-
-    async def client(self, tenant: str) -> Client:
-        """Its client."""
-        ...
-
-    async def feed(self, tenant: str) -> Feed:
-        """What its listeners hear of."""
-        ...
-
-    async def recall(self, wanted: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
-        """What agents would recall."""
-        ...
-
-
-def principal_of(request: Request) -> Principal:
-    """Who asks, as the guard found out."""
-    found = request.state.principal
-    if not isinstance(found, Principal):
-        raise TypeError("the guard let nobody in")
-    return found
-
-
-Who = Annotated[Principal, Depends(principal_of)]
-
-
-async def client_of(request: Request, who: Who) -> Client:
-    """The client of the tenant whose principal asks."""
-    tenants: ByTenant = request.app.state.tenants
-    return await tenants.client(who.tenant)
 
 
 async def feed_of(request: Request, who: Who) -> Feed:
@@ -89,108 +72,9 @@ def first_number(
     return after if last_event_id is None else int(last_event_id)
 
 
-Asking = Annotated[Client, Depends(client_of)]
 Feeding = Annotated[Feed, Depends(feed_of)]
 From = Annotated[int | None, Depends(first_number)]
-TaskPath = Annotated[str, Path(pattern="^(task-)?[0-9a-f]{4,16}$", description="Id of the task, or its beginning.")]
-RequestKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 AgentPath = Annotated[str, Path(pattern="^[a-z0-9.-]{1,60}$", description="Id of the agent's step, like research-1.")]
-
-
-class NewTask(Input):
-    """A task to hand in. Amounts are written as in commands: `600k`, `$2.00`, `600k+$2.00`."""
-
-    question: str = Field(min_length=1, max_length=20_000)
-    instructions: str = Field(default="", max_length=100_000)
-    accept: tuple[str, ...] = ()
-    session: str | None = Field(default=None, min_length=1, max_length=200)
-    budget: str | None = Field(default=None, max_length=60)
-    mode: Mode | None = None
-    servers: ServerNames | None = None
-    """Tool servers of the workers, by name; without any, those of the session's newest task."""
-    procedures: Procedures = ()
-    """What agents are to follow: a name and a text; of a skill those of its folder and `SKILL.md`, and its files."""
-    documents: tuple[SourceDocument, ...] = Field(default=(), max_length=MOST_DOCUMENTS)
-    """Names and texts; without any, those of the session's newest task."""
-
-
-class Grant(Input):
-    """An answer that approves. Without an amount, what was asked for."""
-
-    request_id: str = Field(min_length=1, max_length=200)
-    add: str | None = Field(default=None, max_length=60)
-    by: str = Field(default="", max_length=200)
-    note: str = Field(default="", max_length=2_000)
-
-
-class Denial(Input):
-    """An answer that denies."""
-
-    request_id: str = Field(min_length=1, max_length=200)
-    finish: Literal["partial", "cancel"] = "partial"
-    by: str = Field(default="", max_length=200)
-    note: str = Field(default="", max_length=2_000)
-
-
-class NewWords(Input):
-    """What agents are told."""
-
-    message: str = Field(min_length=1, max_length=20_000)
-    by: str = Field(default="", max_length=200)
-
-
-class NewEdit(Input):
-    """What is done to the context of an agent: each action with what it needs, as `waystation compact`, `pin`,
-    `restore` and `rewind` have it.
-    """
-
-    action: Action
-    agent: str = Field(min_length=1, max_length=60)
-    message: str | None = Field(default=None, max_length=200)
-    keep: bool | None = None
-    compaction: str | None = Field(default=None, max_length=200)
-    instructions: str = Field(default="", max_length=20_000)
-    """Of `compact`: what the summary is to heed."""
-    by: str = Field(default="", max_length=200)
-    note: str = Field(default="", max_length=2_000)
-
-
-class NewFork(Input):
-    """A new task with the finished steps of one that is over."""
-
-    step: str = Field(min_length=1, max_length=60)
-    """Id of the step that begins anew, with those that need it."""
-    instructions: str | None = Field(default=None, max_length=100_000)
-    budget: str | None = Field(default=None, max_length=60)
-
-
-class SessionLimit(Input):
-    """What all tasks of a session may spend; null: without a limit."""
-
-    budget: str | None = Field(max_length=60)
-
-
-def written_limit(text: str | None) -> Limit | None:
-    """As it was written. Raises BadInput."""
-    if not text:
-        return None
-    try:
-        return read_limit(text)
-    except ValueError as error:
-        raise BadInput(str(error)) from error
-
-
-async def take_in(client: Client, tenant: str, new: NewTask, request_id: str) -> Submitted:
-    """Submit it. Raises BadInput where there is nothing to work on, and as `Client.submit` does."""
-    session = own_session(request_id) if new.session is None else new.session
-    documents = new.documents or await client.documents_of_session(session)
-    if not documents:
-        raise BadInput("give the documents to work on, or the session of an earlier task to go on with those of it")
-    told = new.model_dump(include={"question", "instructions", "accept", "mode", "procedures", "servers"})
-    request = TaskRequest.model_validate(
-        {**told, "tenant": tenant, "session": session, "request_id": request_id, "budget": written_limit(new.budget)}
-    )
-    return await client.submit(request, documents)
 
 
 async def recalled_for(
@@ -203,49 +87,6 @@ async def recalled_for(
     of = None if session is None else session_hash(who.tenant, session)
     wanted = MemoryQuery(tenant=tenant_hash(who.tenant), session=of, text=query, dense=None)
     return await tenants.recall(wanted, tokens)
-
-
-async def stop(client: Client, task: str) -> CancelJson:
-    """Ask a task to stop; one that is over stays as it is."""
-    task_id = await client.resolve(task)
-    return CancelJson.of(task_id, await client.cancel(task_id))
-
-
-async def grant(client: Client, task: str, given: Grant, who: Principal) -> Answer:
-    """Approve one request, by its id."""
-    limit = written_limit(given.add)
-    amount: Amount | None = limit.amount if limit is not None else None
-    task_id, by = await client.resolve(task), who.signed(given.by)
-    return await client.approve(task_id, request_id=given.request_id, amount=amount, by=by, note=given.note)
-
-
-async def refuse(client: Client, task: str, given: Denial, who: Principal) -> Answer:
-    """Deny one request, by its id."""
-    task_id, by = await client.resolve(task), who.signed(given.by)
-    return await client.deny(task_id, **given.model_dump(exclude={"by"}), by=by)
-
-
-async def change(client: Client, task: str, wanted: NewEdit, who: Principal) -> Answer:
-    """Edit an agent's context. Raises BadInput for what does not fit the action."""
-    try:
-        edit = EditInput(**wanted.model_dump(exclude={"instructions", "by"}), by=who.name or wanted.by)
-    except ValidationError as error:
-        raise BadInput("; ".join(plain(str(fault["msg"])) for fault in error.errors())) from error
-    return await client.edit(await client.resolve(task), edit, wanted.instructions)
-
-
-async def fork_off(client: Client, task: str, wanted: NewFork, request_id: str) -> Submitted:
-    """Begin a new task with what one that is over has finished."""
-    limit = written_limit(wanted.budget)
-    wish = ForkWish(step=wanted.step, request_id=request_id, instructions=wanted.instructions, budget=limit)
-    return await client.fork(await client.resolve(task), wish)
-
-
-def unless_refused(answer: Answer) -> Answer:
-    """The answer, unless it was refused: somebody else was first, or nothing waits for it. Raises HTTPException."""
-    if answer.outcome == "refused":
-        raise HTTPException(409, answer.reason)
-    return answer
 
 
 _REASONS = {
@@ -427,6 +268,24 @@ async def get_approvals(client: Asking) -> tuple[PendingApproval, ...]:
     return await client.approvals()
 
 
+class SpendingQuery(Value):
+    """Of which days, both included, and of which session."""
+
+    since: Annotated[date | None, Field(description="By default 30 days up to the last.")] = None
+    until: Annotated[date | None, Field(description="By default today; days are those of UTC.")] = None
+    session: Annotated[str | None, Field(max_length=200, description="Of this session alone.")] = None
+
+    async def answer(self, client: Client) -> Spending:
+        """What was spent. Raises BadInput for days that are none, or more than can be shown."""
+        return await client.spending(Days.of(self.since, self.until, utc_now().date()), self.session or None)
+
+
+@v1.get("/spending")
+async def get_spending(client: Asking, query: Annotated[SpendingQuery, Query()]) -> Spending:
+    """What tasks have spent, by day, task, role of the agent and model."""
+    return await query.answer(client)
+
+
 @v1.get("/memory")
 async def get_search_memory(
     request: Request,
@@ -437,6 +296,16 @@ async def get_search_memory(
 ) -> tuple[FoundJson, ...]:
     """What agents would recall, the best first; names stay replaced."""
     return tuple(map(FoundJson.of, await recalled_for(request, who, query, session, tokens)))
+
+
+First = Annotated[int, Query(ge=0, le=10_000)]
+Count = Annotated[int, Query(ge=1, le=MOST_ON_A_PAGE)]
+
+
+@v1.get("/sessions")
+async def get_sessions(client: Asking, first: First = 0, count: Count = MOST_ON_A_PAGE) -> tuple[KnownSession, ...]:
+    """Sessions with what their tasks have spent together, those with the newest tasks before others."""
+    return await client.sessions(first, count)
 
 
 @v1.put("/sessions/{session}/limit")

@@ -28,6 +28,7 @@ RETRY = b"retry: 1000\n\n"
 ALIVE = b":\n\n"
 
 
+NOT_KNOWN = "the key was revoked, or the token has expired: listen again with another one"
 StillMay = Callable[[], Awaitable[bool]]
 """Whether who listens may ask as when that began: keys are revoked, and tokens expire."""
 
@@ -87,23 +88,22 @@ class Feed:
         return asked
 
     async def stream(self, after: int, task_id: str | None, still: StillMay = always) -> AsyncGenerator[bytes]:
-        """Events of all tasks; or of one, until it ends. Where the store goes away, that is said, and it ends; for whom
-        may ask no more it ends without a word.
+        """Events of all tasks; or of one, until it ends. Where the store goes away, or whoever listens may ask no more,
+        that is said, and it ends.
         """
         yield RETRY
         try:
             async with self._listened():
                 while True:
-                    try:
+                    page = None
+                    with suppress(TimeoutError):
                         async with asyncio.timeout(ALIVE_SECONDS):
                             page = await self.next(after, task_id)
-                    except TimeoutError:
-                        if not await still():
-                            return
+                    if not await still():
+                        raise BadInput(NOT_KNOWN)
+                    if page is None:
                         yield ALIVE
                         continue
-                    if not await still():
-                        return
                     for one in page.events:
                         yield b"id: %d\ndata: %s\n\n" % (one.number, one.model_dump_json().encode())
                     after = page.upto
@@ -111,7 +111,8 @@ class Feed:
                         return
         except WaystationError as error:
             # The answer has begun: what went wrong can only be said in it.
-            problem = Problem(title="No more events", status=503, detail=plain(" ".join(str(error).split())))
+            status = 401 if str(error) == NOT_KNOWN else 503
+            problem = Problem(title="No more events", status=status, detail=plain(" ".join(str(error).split())))
             yield b"event: problem\ndata: %s\n\n" % problem.model_dump_json().encode()
 
     async def _is_last(self, page: EventPage, task_id: str) -> bool:

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Query, Request
+from pydantic import field_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
@@ -18,43 +19,55 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from waystation.adapters.documents.sources import Named, load_documents, unique_names
 from waystation.client import Client
 from waystation.client.context import where
+from waystation.client.lookups import NEWEST
+from waystation.domain.amount import Amount
+from waystation.domain.compaction.audit import shown
 from waystation.domain.errors import BadInput, Unreachable
-from waystation.domain.exports import NumberedSource
 from waystation.domain.foreign import plain
 from waystation.domain.memory import Excerpt
-from waystation.domain.task import SourceDocument
-from waystation.serve.access import SignIn
+from waystation.domain.progress import SpentBy
+from waystation.domain.signals import Answer
+from waystation.domain.task import SourceDocument, TaskPhase
+from waystation.serve.access import SignIn, Who
 from waystation.serve.api import (
     LAST_NUMBER,
+    MOST_ON_A_PAGE,
     MOST_QUERY,
     AgentPath,
+    Feeding,
+    First,
+    SpendingQuery,
+    TaskQuery,
+    recalled_for,
+)
+from waystation.serve.bodies import (
     Asking,
     Denial,
-    Feeding,
     Grant,
     NewEdit,
     NewFork,
     NewTask,
     TaskPath,
-    Who,
     change,
     fork_off,
     grant,
-    recalled_for,
+    grant_each,
     refuse,
-    shown,
+    refuse_each,
     stop,
     take_in,
 )
-from waystation.serve.task_page import Links, exported_of, rendered, report_markup, run_file, shown_task
+from waystation.serve.pictures import spent_days
+from waystation.serve.task_page import Links, cited_lines, exported_of, rendered, report_markup, run_file, shown_task
 from waystation.task_view import pending
 
-MOST_FILES, MOST_FIELDS = 200, 20
+AT_ONCE = 50
+"""Requests that one confirmation answers."""
+MOST_FILES, MOST_FIELDS = 200, AT_ONCE + 20
 GOING_ON_SECONDS, GOING_ON_LOOK_SECONDS = 10.0, 0.2
 """Until a worker has taken up a task that was over."""
 LONGEST_UPLOAD_NAME = 200
 """Bytes. File systems take 255."""
-LINES_AROUND, MOST_LINES = 12, 400
 
 pages = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -93,15 +106,109 @@ def _answer_of(form: FormData) -> dict[str, str]:
     return {name: _field(form, name) for name in ("request_id", "by", "note")}
 
 
+class TasksPageQuery(TaskQuery):
+    """Which tasks the list has. A form that was left empty asks for nothing."""
+
+    @field_validator("session", "phase", mode="before")
+    @classmethod
+    def _unless_empty(cls, given: object) -> object:
+        return () if given == [""] else given or None
+
+
 @pages.get("/")
-async def front(request: Request, client: Asking) -> HTMLResponse:
-    """What waits for a person, the newest tasks, and the form for another."""
-    views = await client.tasks()
+async def front(request: Request, client: Asking, query: Annotated[TasksPageQuery, Query()]) -> HTMLResponse:
+    """What waits for a person, the newest tasks or those that are looked for, and the form for another."""
+    views = await client.tasks(query.wanted)
     try:
         waiting, remark = await client.approvals(), ""
     except Unreachable as away:
         waiting, remark = (), str(away)
-    return _page(request, "tasks.html", tasks=views, waiting=waiting, remark=remark, request_id=token_hex(8))
+    behind = query.first + query.count
+    return _page(
+        request,
+        "tasks.html",
+        tasks=views[query.first : behind],
+        behind=behind if len(views) > behind else None,
+        query=query,
+        phases=tuple(TaskPhase),
+        newest=NEWEST,
+        waiting=waiting,
+        remark=remark,
+        request_id=token_hex(8),
+    )
+
+
+@pages.get("/answers")
+async def answers_page(
+    request: Request,
+    client: Asking,
+    chosen: Annotated[tuple[str, ...], Query(alias="request", max_length=AT_ONCE)] = (),
+) -> HTMLResponse:
+    """The chosen requests once more, before one answer is given to all of them."""
+    waiting = {f"{one.task_id}/{one.approval.request_id}": one for one in await client.approvals()}
+    found = [waiting[one] for one in dict.fromkeys(chosen) if one in waiting]
+    money = [one.approval.asked for one in found if one.approval.action is None and not one.approval.about_plan]
+    together = sum(money, Amount())
+    return _page(request, "answers.html", waiting=found, gone=len({*chosen} - waiting.keys()), together=together)
+
+
+class AnswerToOne(NamedTuple):
+    """What became of one of several answers."""
+
+    task_id: str
+    request_id: str
+    answer: Answer
+
+
+@pages.post("/answers/approve")
+@pages.post("/answers/deny")
+async def answer_by_form(request: Request, client: Asking, who: Who) -> HTMLResponse:
+    """Grant or refuse all requests that the form names, each by itself, and say what became of each."""
+    by_task: dict[str, list[str]] = {}
+    async with _form(request) as form:
+        chosen = [one for one in form.getlist("request") if isinstance(one, str)]
+        said = Grant(**_answer_of(form) | {"request_id": "each"})
+    for task, _, request_id in (one.partition("/") for one in dict.fromkeys(chosen)):
+        by_task.setdefault(task, []).append(request_id)
+    answer_each = grant_each if request.url.path.endswith("/approve") else refuse_each
+    found = await asyncio.gather(*(answer_each(client, task, ids, said, who) for task, ids in by_task.items()))
+    each = [
+        AnswerToOne(task, request_id, answer)
+        for task, answers in zip(by_task, found, strict=True)
+        for request_id, answer in answers.items()
+    ]
+    return _page(request, "answered.html", each=each)
+
+
+class SpendingPageQuery(SpendingQuery):
+    """And how it is shown. A form that was left empty asks for nothing."""
+
+    by: SpentBy = "model"
+
+    @field_validator("since", "until", mode="before")
+    @classmethod
+    def _unless_empty(cls, given: object) -> object:
+        return given or None
+
+
+@pages.get("/spending")
+async def spending_page(
+    request: Request,
+    client: Asking,
+    query: Annotated[SpendingPageQuery, Query()],
+) -> HTMLResponse:
+    """What was spent on which days, drawn and in tables."""
+    spending = await query.answer(client)
+    days = spent_days(spending, query.by)
+    return _page(request, "spending.html", spending=spending, days=days, by=query.by, session=query.session or "")
+
+
+@pages.get("/sessions")
+async def sessions_page(request: Request, client: Asking, first: First = 0) -> HTMLResponse:
+    """Lines of work, those with the newest tasks before others."""
+    found = await client.sessions(first, MOST_ON_A_PAGE + 1)
+    behind = first + MOST_ON_A_PAGE if len(found) > MOST_ON_A_PAGE else None
+    return _page(request, "sessions.html", sessions=found[:MOST_ON_A_PAGE], first=first, behind=behind)
 
 
 class FoundStretch(NamedTuple):
@@ -178,14 +285,6 @@ async def run_page(client: Asking, task: TaskPath) -> Response:
     return HTMLResponse(await run_file(client, task_id), headers=named)
 
 
-class CitedLine(NamedTuple):
-    """A line of a document beside a report."""
-
-    number: int
-    text: str
-    cited: bool
-
-
 @pages.get("/tasks/{task}/report")
 async def report_page_beside(
     request: Request, client: Asking, task: TaskPath, source: Annotated[int, Query(ge=0, le=100_000)] = 0
@@ -214,16 +313,6 @@ async def report_page_beside(
     )
 
 
-def cited_lines(text: str, source: NumberedSource) -> tuple[CitedLine, ...]:
-    """The cited lines with what stands around them."""
-    lines = text.split("\n")
-    first, last = max(1, source.first_line - LINES_AROUND), min(len(lines), source.last_line + LINES_AROUND)
-    shown_lines = range(first, min(last, first + MOST_LINES) + 1)
-    return tuple(
-        CitedLine(number, lines[number - 1], source.first_line <= number <= source.last_line) for number in shown_lines
-    )
-
-
 @pages.get("/tasks/{task}/agents/{agent}")
 async def agent_page(request: Request, client: Asking, task: TaskPath, agent: AgentPath) -> HTMLResponse:
     """Everything that one agent said and was told."""
@@ -231,6 +320,15 @@ async def agent_page(request: Request, client: Asking, task: TaskPath, agent: Ag
     log = shown(await client.transcript(task_id, agent))
     over, links = await client.is_over(task_id), Links(task_id, "pages")
     return _page(request, "agent.html", task_id=task_id, agent=agent, log=log, over=over, links=links)
+
+
+@pages.get("/tasks/{task}/agents/{agent}/compactions")
+async def compactions_page(request: Request, client: Asking, task: TaskPath, agent: AgentPath) -> HTMLResponse:
+    """What of that the compactions of the agent kept, and what they lost. To find it takes a while."""
+    task_id = await client.resolve(task)
+    audits = [one for found in await client.audits(task_id, agent) for one in found.compactions]
+    links = Links(task_id, "pages")
+    return _page(request, "compactions.html", task_id=task_id, agent=agent, audits=audits, links=links)
 
 
 @pages.post("/tasks")

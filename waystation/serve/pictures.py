@@ -1,17 +1,19 @@
 """A task in pictures: what it spent of its budget, its plan, and a lane for each agent over time with its legs, calls,
-compactions and pauses.
+compactions and pauses. And what all tasks have spent, day by day.
 
 Drawn by the server, the lanes of events alone: marks are links, and nothing of it is code.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime
+from functools import reduce
 from typing import Literal, NamedTuple
 
-from waystation.domain.amount import amount_text, limit_text
+from waystation.domain.amount import amount_text, dollars, limit_text
 from waystation.domain.events import TaskEvent
 from waystation.domain.plan import PlanVersion
+from waystation.domain.progress import Spending, SpentBy, SpentLine, spent_by
 from waystation.domain.task import BudgetProgress
 
 WIDTH, LEFT, ROW, TOP = 960, 150, 30, 22
@@ -316,3 +318,129 @@ def _after(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7_200 else f"{seconds / 3_600:.1f} h"
+
+
+DAYS_HEIGHT, DAYS_LEFT, DAYS_FOOT = 220, 84, 24
+"""Of the picture of days: the whole, room for amounts beside it, room for dates below."""
+APART = 6
+"""So many groups have a colour of their own; what others spent is drawn as one."""
+MOST_DATES, MOST_STEPS = 8, 4
+
+
+class SpentGroup(NamedTuple):
+    """A task, a role or a model, with what was spent for it. `colour`: a number up to `APART`, of those without one."""
+
+    name: str
+    label: str
+    spent: SpentLine
+    colour: int
+
+
+class Stack(NamedTuple):
+    """A part of a day's bar."""
+
+    colour: int
+    y: float
+    height: float
+    title: str
+
+
+class DayBar(NamedTuple):
+    """What was spent on one day; `label` where its date stands below."""
+
+    day: date
+    x: float
+    width: float
+    stacks: tuple[Stack, ...]
+    spent: SpentLine
+    label: str
+
+
+class SpentDays(NamedTuple):
+    """The whole picture, in dollars if any price is known, else in fresh tokens."""
+
+    width: int
+    height: int
+    left: int
+    foot: int
+    """Where bars stand."""
+    bars: tuple[DayBar, ...]
+    steps: tuple[tuple[float, str], ...]
+    """Heights of lines, with their amounts."""
+    groups: tuple[SpentGroup, ...]
+    """The dearest first."""
+
+
+class _Scale(NamedTuple):
+    """How amounts are drawn: dollars, or fresh tokens."""
+
+    in_dollars: bool
+    step: int
+    steps: int
+
+    def size(self, line: SpentLine) -> int:
+        return line.cost_micro_usd if self.in_dollars else line.usage.fresh
+
+    def words(self, amount: int) -> str:
+        return dollars(amount) if self.in_dollars else f"{amount:,} tokens"
+
+    def y(self, amount: int) -> float:
+        foot = DAYS_HEIGHT - DAYS_FOOT
+        return round(foot - (foot - 14) * amount / (self.step * self.steps), 1)
+
+
+def spent_days(spending: Spending, by: SpentBy) -> SpentDays:
+    """A bar for each day, with nothing where nothing was spent."""
+    by_day: defaultdict[date, list[SpentLine]] = defaultdict(list)
+    for line in spending.lines:
+        by_day[line.day].append(line)
+    scale = _scale(spending, by_day.values())
+    whole = spent_by(spending.lines, by)
+    dearest = sorted(whole, key=lambda name: (-scale.size(whole[name]), -whole[name].usage.total, name))
+    groups = {
+        name: SpentGroup(name, spending.titles.get(name) or name, whole[name], min(place, APART))
+        for place, name in enumerate(dearest)
+    }
+    days = spending.days.each
+    each, dated = (WIDTH - DAYS_LEFT) / len(days), -(-len(days) // MOST_DATES)
+    bars = tuple(
+        DayBar(
+            day=day,
+            x=round(DAYS_LEFT + place * each, 1),
+            width=round(each * 5 / 6, 1),
+            stacks=_stacks(day, spent_by(by_day[day], by), groups, scale),
+            spent=_sum(by_day[day], day),
+            label=f"{day:%d %b}" if place % dated == 0 else "",
+        )
+        for place, day in enumerate(days)
+    )
+    amounts = [number * scale.step for number in range(scale.steps + 1)]
+    steps = tuple((scale.y(amount), scale.words(amount)) for amount in amounts)
+    return SpentDays(WIDTH, DAYS_HEIGHT, DAYS_LEFT, DAYS_HEIGHT - DAYS_FOOT, bars, steps, tuple(groups.values()))
+
+
+def _scale(spending: Spending, by_day: Iterable[Sequence[SpentLine]]) -> _Scale:
+    """With steps of 1, 2 or 5 and noughts, so many that the longest bar fits."""
+    plain = _Scale(in_dollars=spending.total.cost_micro_usd > 0, step=1, steps=1)
+    most = max([sum(map(plain.size, day)) for day in by_day], default=0)
+    step = next(step for noughts in range(20) for one in (1, 2, 5) if (step := one * 10**noughts) * MOST_STEPS >= most)
+    return plain._replace(step=step, steps=max(1, -(-most // step)))
+
+
+def _sum(lines: Iterable[SpentLine], day: date) -> SpentLine:
+    return reduce(SpentLine.__add__, lines, SpentLine(day=day, task_id="", role="", model=""))
+
+
+def _stacks(
+    day: date, spent: Mapping[str, SpentLine], groups: Mapping[str, SpentGroup], scale: _Scale
+) -> tuple[Stack, ...]:
+    """The dearest group of all days at the foot."""
+    found: list[Stack] = []
+    under = 0
+    for name in (name for name in groups if name in spent and scale.size(spent[name])):
+        amount = scale.size(spent[name])
+        y, below = scale.y(under + amount), scale.y(under)
+        title = f"{day:%d %b}, {groups[name].label}: {scale.words(amount)}"
+        found.append(Stack(groups[name].colour, y, round(below - y, 1), title))
+        under += amount
+    return tuple(found)

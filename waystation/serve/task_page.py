@@ -17,12 +17,12 @@ from starlette.concurrency import run_in_threadpool
 from waystation.adapters.clock import utc_now
 from waystation.adapters.reports.page import report_body
 from waystation.client import Client
-from waystation.domain.amount import amount_text, limit_text
+from waystation.domain.amount import amount_text, cents, limit_text
 from waystation.domain.approvals import plan_waits
 from waystation.domain.compaction.audit import shown
 from waystation.domain.details import answer_text, denial_text, estimate_line, hidden_text, least_text
 from waystation.domain.events import TaskEvent
-from waystation.domain.exports import ExportedReport, Imprint, stored_report
+from waystation.domain.exports import ExportedReport, Imprint, NumberedSource, stored_report
 from waystation.domain.foreign import plain
 from waystation.domain.privacy import PLACEHOLDER
 from waystation.domain.task import Approval
@@ -32,6 +32,7 @@ from waystation.serve.pictures import BOX_HEIGHT, BOX_WIDTH, Picture, Timeline, 
 from waystation.task_view import PendingApproval, TaskView
 
 FOLDER = Path(__file__).parent
+LINES_AROUND, MOST_LINES = 12, 400
 FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
@@ -87,6 +88,7 @@ _SHOWN: Mapping[str, object] = {
     "written": _written,
     "amount": amount_text,
     "limit": limit_text,
+    "money": cents,
     "size": {"width": BOX_WIDTH, "height": BOX_HEIGHT},
 }
 """What every template may ask for."""
@@ -163,6 +165,24 @@ async def report_markup(exported: ExportedReport, task_id: str, kind: Literal["p
     """In a thread: a report may be long and made to be slow. The writer escapes every word of it."""
     page = f"/tasks/{task_id}/report" if kind == "pages" else ""
     return Markup(await run_in_threadpool(report_body, exported, page))
+
+
+class CitedLine(NamedTuple):
+    """A line of a document beside a report."""
+
+    number: int
+    text: str
+    cited: bool
+
+
+def cited_lines(text: str, source: NumberedSource) -> tuple[CitedLine, ...]:
+    """The cited lines with what stands around them."""
+    lines = text.split("\n")
+    first, last = max(1, source.first_line - LINES_AROUND), min(len(lines), source.last_line + LINES_AROUND)
+    shown_lines = range(first, min(last, first + MOST_LINES) + 1)
+    return tuple(
+        CitedLine(number, lines[number - 1], source.first_line <= number <= source.last_line) for number in shown_lines
+    )
 
 
 async def run_file(client: Client, task_id: str) -> str:

@@ -355,7 +355,7 @@ def _skill_folders(given: Path, left_out: list[LeftOut]) -> Iterator[Path]:
 
 def _skill(folder: Path, name: str, left_out: list[LeftOut]) -> GivenProcedure:
     own, without, files = folder / SKILL_FILE, list[LeftOut](), list[SkillFile]()
-    paths = list(_files(folder, without))
+    paths = list(_files(folder, without, None))
     if own not in paths:
         raise BadInput(f"--skills {own} is {_LEADS_OUT}")
     if len(paths) > MOST_SKILL_FILES:

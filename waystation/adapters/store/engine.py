@@ -27,7 +27,7 @@ from types import CoroutineType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from asyncpg.exceptions import ClientConfigurationError
-from sqlalchemy import ColumnElement, FromClause, Select, Table, and_, func, true
+from sqlalchemy import BigInteger, ColumnElement, FromClause, Select, Table, and_, cast, func, true
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, StatementError
@@ -321,6 +321,11 @@ def owned(table: FromClause, reader: Reader) -> ColumnElement[bool]:
 def of_task(table: FromClause, task_id: str) -> ColumnElement[bool]:
     """Which rows of a table with `run_id` are of this task: by that id, too, to which their texts are bound."""
     return and_(table.c.task_id == task_id, func.substr(table.c.run_id, 1, len(task_id) + 1) == f"{task_id}/")
+
+
+def added_up(column: ColumnElement[int]) -> ColumnElement[int]:
+    """The sum, 0 of none: PostgreSQL adds 64-bit integers up to a decimal number."""
+    return cast(func.coalesce(func.sum(column), 0), BigInteger)
 
 
 async def bodies(connection: AsyncConnection, chosen: Select[str, str]) -> list[str]:

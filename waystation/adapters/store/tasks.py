@@ -1,6 +1,6 @@
 """Tasks: what was asked for, under which terms, and how each ended.
 
-Bills: all charges of a task, and its calls that were never answered, in one look.
+Bills: all charges of a task, and its calls that were never answered, in one look; and of all tasks, day by day.
 
 Plans: the first of a task, and those that revisions made of it. None of them is changed or removed.
 
@@ -10,12 +10,23 @@ Forks: tasks that begin with finished work of another one, copied under their ow
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
+from typing import Any
 
-from sqlalchemy import ColumnElement, Row, RowMapping, Table, func, insert, select, update
+from sqlalchemy import ColumnElement, Label, Row, RowMapping, Select, Table, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.engine import BATCH, StorePart, add_once, bodies, owned, reading, writing
+from waystation.adapters.store.engine import (
+    BATCH,
+    StorePart,
+    add_once,
+    added_up,
+    batches,
+    bodies,
+    owned,
+    reading,
+    writing,
+)
 from waystation.adapters.store.schema import (
     audit,
     charges,
@@ -37,9 +48,20 @@ from waystation.domain.budget import Usage
 from waystation.domain.documents import Document
 from waystation.domain.errors import BadInput, RequestConflict, UnknownTask
 from waystation.domain.events import Happening, ended
-from waystation.domain.ownership import OfTenant, Reader
+from waystation.domain.ownership import OfSession, OfTenant, Reader
 from waystation.domain.plan import PLANNING_ID, Plan, PlanVersion
-from waystation.domain.progress import Bill, Paid, Unanswered, bill
+from waystation.domain.progress import (
+    MOST_SPENT_LINES,
+    Bill,
+    Days,
+    KnownSession,
+    Paid,
+    Spending,
+    SpentLine,
+    Unanswered,
+    bill,
+    spent_in,
+)
 from waystation.domain.signals import TOLD, UPDATED
 from waystation.domain.task import Reused, SourceDocument, TaskProgress, TaskRef, TaskRequest, TaskRow, TaskTerms
 from waystation.domain.transcript import Charge, Intent
@@ -215,6 +237,80 @@ class SqlBills(StorePart):
             [_paid(row) for row in (await connection.execute(paid.order_by(charges.c.ordinal))).mappings()],
             [_unanswered(row) for row in (await connection.execute(open_calls.order_by(intents.c.ordinal))).mappings()],
         )
+
+    @reading
+    async def spending(self, connection: AsyncConnection, days: Days, reader: Reader) -> Spending:
+        """What all tasks of the reader's have spent in these days. Raises BadInput where that is too much to show."""
+        kinds = [added_up(charges.c[kind]).label(kind) for kind in Usage.model_fields]
+        priced = func.count(charges.c.cost_micro_usd).label("priced")
+        cost = added_up(charges.c.cost_micro_usd).label("cost")
+        paid = _by_day(connection, charges, days, reader, [func.count().label("calls"), priced, cost, *kinds])
+        worst = [added_up(intents.c[name]).label(name) for name in ("worst_case", "worst_case_micro_usd")]
+        silent = _by_day(connection, intents, days, reader, worst)
+        spent = [_spent(row) for chosen in (paid, silent) for row in (await connection.execute(chosen)).mappings()]
+        titles: dict[str, str] = {}
+        for batch in batches(line.task_id for line in spent):
+            named = select(tasks.c.task_id, tasks.c.title, tasks.c.terms).where(tasks.c.task_id.in_(batch))
+            rows = await connection.execute(named.where(owned(tasks, reader)))
+            titles.update({row.task_id: row.title for row in rows})
+        return spent_in(days, spent, titles)
+
+    @reading
+    async def sessions(
+        self, connection: AsyncConnection, reader: Reader, first: int, count: int
+    ) -> tuple[KnownSession, ...]:
+        """So many of the reader's sessions from the `first` on, those with the newest tasks before others."""
+        newest = func.max(tasks.c.ordinal)
+        page = select(newest).where(owned(tasks, reader)).group_by(tasks.c.session).order_by(newest.desc())
+        ordinals = (await connection.execute(page.offset(first).limit(count))).scalars().all()
+        named = select(tasks).where(tasks.c.ordinal.in_(ordinals), owned(tasks, reader))
+        rows = [task_row(row) for row in (await connection.execute(named.order_by(tasks.c.ordinal.desc()))).all()]
+        return tuple([await _session(connection, row, reader) for row in rows])
+
+
+async def _session(connection: AsyncConnection, newest: TaskRow, reader: Reader) -> KnownSession:
+    whole = OfSession(tenant=newest.ref.tenant, session=newest.ref.session)
+    of_tasks, of_runs = [(owned(table, whole), owned(table, reader)) for table in (tasks, runs)]
+    known = await bodies(connection, select(tasks.c.task_id, tasks.c.terms).where(*of_tasks))
+    fresh = added_up(charges.c.input + charges.c.cache_write + charges.c.output).label("tokens")
+    unpriced = (func.count() - func.count(charges.c.cost_micro_usd)).label("unpriced")
+    sums = select(runs.c.run_id, runs.c.proof, fresh, added_up(charges.c.cost_micro_usd).label("cost"), unpriced)
+    paid = sums.join(charges, charges.c.run_id == runs.c.run_id).where(*of_runs).group_by(runs.c.run_id)
+    spent = (await connection.execute(paid)).all()
+    return KnownSession(
+        session=newest.request.session,
+        id=newest.ref.session,
+        tasks=len(known),
+        last_at=newest.submitted_at,
+        spent=Amount(tokens=sum(row.tokens for row in spent), micro_usd=sum(row.cost for row in spent)),
+        unpriced_calls=sum(row.unpriced for row in spent),
+    )
+
+
+def _by_day(
+    connection: AsyncConnection, table: Table, days: Days, reader: Reader, sums: Sequence[Label[int]]
+) -> Select[*tuple[Any, ...]]:
+    """Of charges or intents, by agent run, model and day; proofs of whose they are are read, too. One more than can be
+    shown at most.
+    """
+    moment = table.c.at if connection.dialect.name == "sqlite" else func.timezone("UTC", table.c.at)
+    chosen = select(table.c.run_id, table.c.model, func.date(moment).label("day"), *sums)
+    within = chosen.where(table.c.at >= days.begin, table.c.at < days.end)
+    # Added up before it is known whose they are: a look at the run of each charge takes twice as long.
+    added = within.group_by(table.c.run_id, table.c.model, "day").subquery()
+    whose = select(runs.c.task_id, runs.c.role, runs.c.proof, added).join(added, added.c.run_id == runs.c.run_id)
+    return whose.where(owned(runs, reader)).limit(MOST_SPENT_LINES + 1)
+
+
+def _spent(row: RowMapping) -> SpentLine:
+    named = SpentLine(
+        day=date.fromisoformat(str(row["day"])), task_id=row["task_id"], role=row["role"], model=row["model"]
+    )
+    if "worst_case" in row:
+        possibly = Amount(tokens=row["worst_case"], micro_usd=row["worst_case_micro_usd"])
+        return named.model_copy(update={"possibly_billed": possibly})
+    counted = {"calls": row["calls"], "usage": Usage.model_validate(row), "cost_micro_usd": row["cost"]}
+    return named.model_copy(update={**counted, "unpriced_calls": row["calls"] - row["priced"]})
 
 
 def _paid(row: RowMapping) -> Paid:

@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pydantic import TypeAdapter
-from sqlalchemy import BigInteger, ColumnElement, ScalarSelect, Table, case, cast, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, ScalarSelect, Table, case, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.engine import StorePart, add_once, bodies, of_task, owned, reading, writing
+from waystation.adapters.store.engine import StorePart, add_once, added_up, bodies, of_task, owned, reading, writing
 from waystation.adapters.store.outbox import add_passages, take_passages_back
 from waystation.adapters.store.schema import (
     charges,
@@ -364,8 +364,8 @@ async def totals(connection: AsyncConnection, run_id: str) -> RunTotals:
     """All charges and open intents of the run, added up."""
     mine = charges.c.run_id == run_id
     summed = select(
-        *(_sum(charges.c[kind]).label(kind) for kind in Usage.model_fields),
-        _sum(charges.c.cost_micro_usd).label("cost"),
+        *(added_up(charges.c[kind]).label(kind) for kind in Usage.model_fields),
+        added_up(charges.c.cost_micro_usd).label("cost"),
         func.count().label("charges"),
         func.count(charges.c.cost_micro_usd).label("priced"),
         func.count().filter(charges.c.kind == "turn").label("turns"),
@@ -405,12 +405,7 @@ async def spent(connection: AsyncConnection, run_id: str) -> RunTotals:
 
 
 def _open(worst_case: ColumnElement[int], run_id: str) -> ScalarSelect[int]:
-    return select(_sum(worst_case)).where(intents.c.run_id == run_id).scalar_subquery()
-
-
-def _sum(column: ColumnElement[int]) -> ColumnElement[int]:
-    # PostgreSQL adds 64-bit integers up to a decimal number.
-    return cast(func.coalesce(func.sum(column), 0), BigInteger)
+    return select(added_up(worst_case)).where(intents.c.run_id == run_id).scalar_subquery()
 
 
 def _last_prompt(run_id: str) -> ScalarSelect[int]:

@@ -1,0 +1,109 @@
+"""What all tasks have spent, day by day, and what their sessions have, over every database."""
+
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+
+from tests.store_contract.values import NOON, charge, intent, reply, request, row
+from waystation.adapters.store import SqlStore
+from waystation.domain.amount import Amount
+from waystation.domain.errors import BadInput
+from waystation.domain.leg import RunRef
+from waystation.domain.progress import Days, SpentLine
+from waystation.domain.task import TaskRow, reader_of
+from waystation.domain.transcript import Charge, Fence
+
+MIDNIGHT = datetime(2026, 11, 22, tzinfo=UTC)
+WHOLE = Days(since=date(2026, 11, 1), until=date(2026, 11, 30))
+MINE = reader_of("local")
+
+
+async def begun(store: SqlStore, name: str, *agents: tuple[str, str], **asked: object) -> tuple[TaskRow, list[Fence]]:
+    """A task and, for each step with its role, the fence of its agent."""
+    made = row(request(name, **asked))
+    kept = made.model_copy(update={"ref": made.ref.model_copy(update={"store_id": await store.store_id()})})
+    await store.register(kept, ())
+    await store.admit(kept.ref.task_id, f"Title of {name}")
+    fences: list[Fence] = []
+    for step, role in agents:
+        run = RunRef(**kept.ref.model_dump(), step_id=step, role=role)
+        await store.open_run(run)
+        fences.append(await store.take_fence(run.run_id))
+    return kept, fences
+
+
+def on(moment: datetime, key: str, model: str = "model", cost: int | None = 7) -> Charge:
+    return charge(key, cost=cost).model_copy(update={"at": moment, "model": model})
+
+
+def told(line: SpentLine) -> tuple[str, str, str, int, int, int]:
+    return str(line.day), line.role, line.model, line.calls, line.cost_micro_usd, line.unpriced_calls
+
+
+async def test_every_charge_counts_once_on_its_day_for_its_task_role_and_model(store: SqlStore) -> None:
+    kept, (first, second, writer) = await begun(store, "a", ("r-1", "research"), ("r-2", "research"), ("w", "writing"))
+    await store.commit_reply(first, 0, reply(1), on(MIDNIGHT - timedelta(microseconds=1), "turn-1"))
+    await store.commit_charge(second, on(MIDNIGHT - timedelta(hours=1), "turn-1"))
+    await store.commit_charge(first, on(MIDNIGHT, "turn-2", cost=None))
+    await store.commit_charge(first, on(MIDNIGHT, "turn-3"))
+    await store.commit_charge(writer, on(MIDNIGHT, "turn-1", "small"))
+    found = await store.spending(WHOLE, MINE)
+    assert [told(line) for line in found.lines] == [
+        ("2026-11-21", "research", "model", 2, 14, 0),
+        ("2026-11-22", "research", "model", 2, 7, 1),
+        ("2026-11-22", "writing", "small", 1, 7, 0),
+    ]
+    assert found.titles == {kept.ref.task_id: "Title of a"}
+    assert (found.total.calls, found.total.usage.fresh, found.total.cost_micro_usd) == (5, 5 * 35, 28)
+    one_day = await store.spending(Days(since=date(2026, 11, 22), until=date(2026, 11, 22)), MINE)
+    assert [line.day for line in one_day.lines] == [date(2026, 11, 22)] * 2
+
+
+async def test_a_call_without_a_reply_may_have_been_billed_and_is_in_no_other_number(store: SqlStore) -> None:
+    _, (agent,) = await begun(store, "a", ("w", "writing"))
+    await store.record_intent(agent, intent("turn-1", 900))
+    found = await store.spending(WHOLE, MINE)
+    assert [told(line) for line in found.lines] == [("2026-11-21", "writing", "model", 0, 0, 0)]
+    assert found.total.possibly_billed == Amount(tokens=900)
+
+
+async def test_a_session_is_asked_for_alone_and_another_tenant_is_never_in_it(store: SqlStore) -> None:
+    mine, (own,) = await begun(store, "a", ("w", "writing"), session="spring")
+    _, (other,) = await begun(store, "b", ("w", "writing"), session="autumn")
+    _, (foreign,) = await begun(store, "a", ("w", "writing"), tenant="other", session="spring")
+    for agent in (own, other, foreign):
+        await store.commit_charge(agent, on(NOON, "turn-1"))
+    assert (await store.spending(WHOLE, MINE)).total.calls == 2
+    assert [one.task_id for one in (await store.spending(WHOLE, reader_of("local", "spring"))).lines] == [
+        mine.ref.task_id
+    ]
+
+
+async def test_more_than_can_be_shown_is_refused_and_never_cut(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("waystation.adapters.store.tasks", "waystation.domain.progress"):
+        monkeypatch.setattr(f"{module}.MOST_SPENT_LINES", 2)
+    # They would be one line: what the database was asked for is cut before that.
+    _, agents = await begun(store, "a", *((f"w-{number}", "writing") for number in range(3)))
+    for agent in agents[:2]:
+        await store.commit_charge(agent, on(NOON, "turn-1"))
+    assert (await store.spending(WHOLE, MINE)).total.calls == 2
+    await store.commit_charge(agents[2], on(NOON, "turn-1"))
+    with pytest.raises(BadInput, match="ask for fewer days"):
+        await store.spending(WHOLE, MINE)
+
+
+async def test_sessions_come_with_the_newest_first_and_what_their_tasks_spent(store: SqlStore) -> None:
+    for name, session, tenant in (
+        ("a", "spring", "local"), ("b", "autumn", "local"), ("c", "spring", "local"), ("d", "spring", "other")
+    ):  # fmt: skip
+        _, (agent,) = await begun(store, name, ("w", "writing"), session=session, tenant=tenant)
+        await store.commit_charge(agent, on(NOON, "turn-1", cost=None if name == "c" else 7))
+    spring, autumn = await store.sessions(MINE, 0, 10)
+    assert (spring.session, spring.tasks, spring.last_at) == ("spring", 2, NOON)
+    assert (spring.spent, spring.unpriced_calls) == (Amount(tokens=70, micro_usd=7), 1)
+    assert (autumn.session, autumn.tasks, autumn.spent) == ("autumn", 1, Amount(tokens=35, micro_usd=7))
+    assert await store.sessions(MINE, 0, 1) == (spring,)
+    assert await store.sessions(MINE, 1, 10) == (autumn,)
+    assert await store.sessions(MINE, 2, 10) == ()

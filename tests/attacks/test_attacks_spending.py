@@ -1,0 +1,110 @@
+"""Spending, sessions and audits of compactions over HTTP: whose they are, and what foreign words do there."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.attacks.test_attacks_pages import BEARER, NO_SERVER, SCRIPT, keep_running_task, served
+from tests.ended_tasks import row_of
+from tests.store_contract.values import charge, summary
+from waystation.adapters.clock import utc_now
+from waystation.adapters.store import SqlStore
+from waystation.domain.leg import RunRef
+from waystation.domain.task import TaskRequest
+from waystation.domain.transcript import user_text
+from waystation.settings import Settings
+
+ROUTES = ("/v1/spending", "/v1/sessions", "/spending?by=task", "/sessions")
+SINCE: Mapping[str, str] = {"since": "2026-11-01", "until": "2026-11-30"}
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """A task that has spent something, in a session whose name and role are markup."""
+    settings = Settings(home=Path(tmp_path_factory.mktemp("home")) / "home", offline=True)
+    asyncio.run(keep_spending(settings))
+    asyncio.run(keep_running_task(settings))
+    return settings
+
+
+async def keep_spending(settings: Settings) -> None:
+    settings.home.mkdir(exist_ok=True)
+    store = await SqlStore.open(settings.database_url, utc_now)
+    row = row_of(TaskRequest(question="Which?", session=SCRIPT, request_id="s1"), settings, await store.store_id())
+    await store.register(row, ())
+    await store.admit(row.ref.task_id, SCRIPT)
+    run = RunRef(**row.ref.model_dump(), step_id="writing", role="writing")
+    await store.open_run(run)
+    fence = await store.take_fence(run.run_id)
+    await store.commit_charge(fence, charge("turn-1").model_copy(update={"model": SCRIPT}))
+    await store.aclose()
+
+
+async def test_what_was_spent_is_answered_and_shown_to_its_tenant_alone(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
+    async with served(settings) as asking:
+        spent, sessions, page, listed = [await asking.get(one, headers=BEARER, params=SINCE) for one in ROUTES]
+    async with served(settings, tenant="other") as asking:
+        nothing, none, empty, no_session = [await asking.get(one, headers=BEARER, params=SINCE) for one in ROUTES]
+    assert (spent.json()["total"]["calls"], nothing.json()["total"]["calls"]) == (2, 0)
+    assert (len(sessions.json()), none.json()) == (2, [])
+    assert ("Nothing was spent" in page.text, "Nothing was spent" in empty.text) == (False, True)
+    assert ("No session yet" in listed.text, "No session yet" in no_session.text) == (False, True)
+
+
+async def test_names_of_sessions_tasks_and_models_are_text_there(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
+    async with served(settings) as asking:
+        answers = [
+            await asking.get(path, headers=BEARER, params={**SINCE, "session": SCRIPT, **more})
+            for path, more in (("/spending", {}), ("/spending", {"by": "task"}), ("/sessions", {}))
+        ]
+    for answer in answers:
+        assert answer.status_code == 200
+        assert "<script>alert" not in answer.text
+        assert "&lt;script&gt;alert" in answer.text
+
+
+async def test_a_form_that_was_left_empty_asks_for_the_usual_days_and_sessions_come_in_pages(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
+    monkeypatch.setattr("waystation.serve.pages.MOST_ON_A_PAGE", 1)
+    async with served(settings) as asking:
+        empty = await asking.get("/spending?since=&until=&session=&by=agent", headers=BEARER)
+        wrong = await asking.get("/spending?since=2026-11-02&until=2026-11-01", headers=BEARER)
+        first = await asking.get("/sessions", headers=BEARER)
+        rest = await asking.get("/sessions?first=1", headers=BEARER)
+        second = await asking.get("/v1/sessions?first=1&count=1", headers=BEARER)
+    assert (empty.status_code, wrong.status_code) == (200, 400)
+    assert ('href="/sessions?first=1"' in first.text, "Older sessions" in rest.text) == (True, False)
+    assert [one["session"] for one in second.json()] == [SCRIPT]
+
+
+async def test_what_a_compaction_kept_and_lost_is_a_page_of_its_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
+    settings = Settings(home=tmp_path / "home", offline=True)
+    task = await keep_running_task(settings)
+    store = await SqlStore.open(settings.database_url, utc_now)
+    fence = await store.take_fence(f"{task}/research")
+    asked = user_text("question-1", f"Read {SCRIPT} in data/harbour.csv, and data/report.csv after it.")
+    await store.commit_message(fence, 1, asked)
+    kept = summary().model_copy(update={"summary": user_text("s", "data/report.csv was read"), "after": None})
+    await store.commit_compaction(fence, 2, kept, [], None)
+    await store.aclose()
+    async with served(settings) as asking:
+        agent = await asking.get(f"/tasks/{task}/agents/research", headers=BEARER)
+        page = await asking.get(f"/tasks/{task}/agents/research/compactions", headers=BEARER)
+    assert f'href="/tasks/{task}/agents/research/compactions"' in agent.text
+    lost, _, found = page.text.partition("What is kept, or found again")
+    assert ("data/harbour.csv" in lost, "data/harbour.csv" in found) == (True, False)
+    assert ("data/report.csv" in lost, "data/report.csv" in found) == (False, True)
+    assert (f"{kept.id}, summarise, hides 2 messages" in page.text, "<script>alert" in page.text) == (True, False)

@@ -1,0 +1,104 @@
+"""Which days are asked for, and how what was spent on them is drawn and told."""
+
+import json
+from datetime import date, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waystation.cli.main import run
+from waystation.cli.tasks import spending_rows, spent_text
+from waystation.domain.budget import Usage
+from waystation.domain.errors import BadInput
+from waystation.domain.progress import MOST_DAYS, Days, SpentLine, spent_in
+from waystation.serve.pictures import APART, DAYS_FOOT, DAYS_HEIGHT, DAYS_LEFT, WIDTH, spent_days
+
+TODAY = date(2026, 11, 25)
+DAYS = st.dates(TODAY - timedelta(days=60), TODAY)
+COUNTS = st.integers(0, 10**9)
+LINES = st.builds(
+    SpentLine,
+    day=DAYS,
+    task_id=st.sampled_from([f"task-{number}" for number in range(10)]),
+    role=st.sampled_from(["research", "writing"]),
+    model=st.sampled_from(["large", "small"]),
+    calls=st.integers(1, 50),
+    usage=st.builds(Usage, input=COUNTS, output=COUNTS),
+    cost_micro_usd=COUNTS,
+)
+SPENT = st.lists(LINES, max_size=30)
+WHOLE = Days(since=TODAY - timedelta(days=60), until=TODAY)
+
+
+def test_without_days_the_last_thirty_are_meant_and_none_that_is_to_come() -> None:
+    assert Days.of(None, None, TODAY) == Days(since=date(2026, 10, 27), until=TODAY)
+    assert Days.of(None, date(9999, 12, 31), TODAY) == Days.of(None, None, TODAY)
+    assert Days.of(None, date(2026, 1, 30), TODAY) == Days(since=date(2026, 1, 1), until=date(2026, 1, 30))
+    assert Days.of(None, date.min, TODAY).each == (date.min,)
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "said"),
+    [(TODAY, TODAY - timedelta(days=1), "not after the last"), (TODAY - timedelta(days=MOST_DAYS), TODAY, "fewer")],
+)
+def test_days_that_are_none_or_too_many_are_refused(since: date, until: date, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        Days.of(since, until, TODAY)
+    with pytest.raises(BadInput):
+        Days.of(date.max, None, TODAY)
+
+
+@given(SPENT, st.sampled_from(["task", "agent", "model"]))
+def test_every_amount_is_in_the_picture_once_whatever_it_is_grouped_by(spent: list[SpentLine], by: str) -> None:
+    spending = spent_in(WHOLE, spent, {})
+    drawn = spent_days(spending, by)  # pyright: ignore[reportArgumentType]
+    assert sum(group.spent.calls for group in drawn.groups) == sum(line.calls for line in spent)
+    assert sum((bar.spent.usage for bar in drawn.bars), Usage()) == sum((line.usage for line in spent), Usage())
+    assert [bar.day for bar in drawn.bars] == list(WHOLE.each)
+    assert all(group.colour == min(place, APART) for place, group in enumerate(drawn.groups))
+
+
+@given(SPENT)
+def test_no_bar_leaves_the_picture_and_the_longest_nearly_fills_it(spent: list[SpentLine]) -> None:
+    drawn = spent_days(spent_in(WHOLE, spent, {}), "task")
+    foot = DAYS_HEIGHT - DAYS_FOOT
+    tops = [min([one.y for one in bar.stacks], default=foot) for bar in drawn.bars]
+    assert all(0 <= top <= foot for top in tops)
+    assert all(bar.x >= DAYS_LEFT and bar.x + bar.width <= WIDTH for bar in drawn.bars)
+    for bar, top in zip(drawn.bars, tops, strict=True):
+        # Stacked without gaps: as high as its parts.
+        assert sum(one.height for one in bar.stacks) == pytest.approx(foot - top, abs=0.1 * len(bar.stacks))
+    if any(line.cost_micro_usd for line in spent):
+        assert min(tops) <= foot / 2 + 14
+
+
+def test_without_prices_tokens_are_drawn() -> None:
+    line = SpentLine(day=TODAY, task_id="task-1", role="writing", model="m", calls=2, usage=Usage(input=30))
+    drawn = spent_days(spent_in(Days(since=TODAY, until=TODAY), [line], {"task-1": "Which?"}), "task")
+    assert [one.title for one in drawn.bars[0].stacks] == ["25 Nov, Which?: 30 tokens"]
+    assert [words for _, words in drawn.steps] == ["0 tokens", "10 tokens", "20 tokens", "30 tokens"]
+
+
+def test_at_a_terminal_the_dearest_comes_first_and_unknown_prices_are_said() -> None:
+    cheap = SpentLine(
+        day=TODAY, task_id="task-00", role="writing", model="a", calls=1, cost_micro_usd=5, unpriced_calls=1
+    )
+    dear = SpentLine(day=TODAY, task_id="task-11", role="research", model="b", calls=2, cost_micro_usd=90_000)
+    spending = spent_in(Days(since=TODAY, until=TODAY), [cheap, dear], {"task-11": "Which?"})
+    assert [row[-1] for row in spending_rows(spending, "task")] == ["11 Which?", "00"]
+    assert [row[0] for row in spending_rows(spending, "model")] == ["$0.09", "$0.000005"]
+    assert spent_text(spending.total) == "$0.09 and 1 call without a known price, 0 fresh tokens"
+
+
+@pytest.mark.usefixtures("ended")
+def test_commands_print_what_the_routes_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["spending", "--since", "2d", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["total"]["calls"] == 0
+    assert run(["session", "list", "--json"]) == 0
+    (session,) = json.loads(capsys.readouterr().out)
+    assert (session["session"], session["tasks"], session["spent"]) == ("default", 1, {"tokens": 0, "micro_usd": 0})
+    assert run(["session", "list"]) == 0
+    assert "1 task  $0.00  0  default" in capsys.readouterr().out
+    assert run(["spending", "--until", "2020-01-01", "--since", "2020-02-01"]) == 2
+    assert "give a first day that is not after the last" in capsys.readouterr().err

@@ -1,0 +1,107 @@
+"""Several answers in one confirmation, and answers that nobody but an approver may give, over HTTP."""
+
+from pathlib import Path
+
+from temporalio.client import Client as TemporalClient
+
+from tests.attacks.test_attacks_keys import NAME, NOON, bearer
+from tests.attacks.test_attacks_keys import served as served_elsewhere
+from tests.attacks.test_attacks_pages import ACCESS, BEARER, COOKIES, HERE, served
+from tests.crew import Crew, tight
+from tests.running import at_work, until_both_ask
+from tests.workflows_live.test_live_encrypted import WITH_KEY, client_with
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.client import Client
+from waystation.serve.access import SignIn
+from waystation.serve.principals import ApiKeys
+from waystation.settings import Settings
+from workflows.task import TaskWorkflow
+
+OURS = {**COOKIES, "Origin": HERE}
+
+
+async def test_several_requests_are_answered_by_one_confirmation_and_each_outcome_is_told(
+    server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter, served(outside) as asking:
+        await counter.submit(under=tight())
+        task = (await until_both_ask(counter.task())).task_id
+        chosen = [f"{task}/{request}" for request in ("tides-1", "harbours-1", "tides-1")]
+        front = await asking.get("/", headers=COOKIES)
+        both = await asking.get("/answers", headers=COOKIES, params={"request": [*chosen, f"{task}/gone-9"]})
+        forged = await asking.post("/answers/approve", headers=OURS, data={"mark": "x", "request": chosen})
+        # Somebody else is quicker with one of them.
+        async with await Client.connect(outside) as other:
+            first = await other.deny(task, request_id="tides-1", by="Grace")
+        answer = {"mark": ACCESS.mark, "by": "Ada", "request": chosen}
+        done = await asking.post("/answers/approve", headers=OURS, data=answer)
+        late = await asking.get("/answers", headers=COOKIES, params={"request": chosen})
+        none = await asking.post(
+            "/answers/deny", headers=OURS, data={"mark": ACCESS.mark, "request": "task-00000000/q"}
+        )
+        asked = {one.request_id: one for one in (await counter.task().query(TaskWorkflow.progress)).approvals}
+    assert front.text.count('type="checkbox"') == 2
+    assert both.text.count('name="request"') == 2
+    assert "1 of those that were chosen waits no more" in both.text
+    assert "Approve all 2" in both.text
+    assert (forged.status_code, first.outcome, done.status_code) == (403, "denied", 200)
+    assert ("tides-1 was already denied" in done.text, done.text.count(">approved</span>")) == (True, 1)
+    assert (asked["harbours-1"].decision, asked["harbours-1"].by) == ("approved", "Ada")
+    assert (asked["tides-1"].decision, asked["tides-1"].by) == ("denied", "Grace")
+    assert "None of the chosen requests waits" in late.text
+    assert (none.status_code, "no task starts with" in none.text) == (200, True)
+
+
+async def test_several_requests_of_a_task_are_denied_in_one_moment(
+    server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter, served(outside) as asking:
+        await counter.submit(under=tight())
+        task = (await until_both_ask(counter.task())).task_id
+        chosen = [f"{task}/{request}" for request in ("tides-1", "harbours-1")]
+        answer = {"mark": ACCESS.mark, "note": "enough", "request": chosen}
+        done = await asking.post("/answers/deny", headers=OURS, data=answer)
+        asked = (await counter.task().query(TaskWorkflow.progress)).approvals
+    assert done.text.count(">denied</span>") == 2
+    assert {(one.decision, one.note) for one in asked} == {("denied", "enough")}
+    assert len({one.answered_at for one in asked}) == 1
+
+
+async def test_where_approvers_are_named_nobody_else_answers_however_they_come(
+    server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+) -> None:
+    named = WITH_KEY.model_copy(update={"approvers": ("Ada Lovelace",)})
+    mine = outside.model_copy(update={"key": WITH_KEY.key})
+    keys = ApiKeys(tmp_path / "api-keys.json")
+    (_, ada), (_, grace) = (keys.make(name, mine.tenant, "approve", NOON) for name in ("Ada Lovelace", "Grace"))
+    async with at_work(await client_with(server, WITH_KEY), tmp_path, redactor, Crew(), settings=named) as counter:
+        await counter.submit(under=tight())
+        task = (await until_both_ask(counter.task())).task_id
+        async with await Client.connect(mine) as commands, served(mine) as here, served_elsewhere(mine, keys) as asking:
+            plain = await commands.approve(task, request_id="tides-1", by="Ada Lovelace")
+            path, body = f"/v1/tasks/{task}/approve", {"request_id": "tides-1", "by": "Ada Lovelace"}
+            printed = await here.post(path, headers=BEARER, json=body)
+            other = await asking.post(path, headers=bearer(grace), json=body)
+            first = await asking.post(path, headers=bearer(ada), json={"request_id": "tides-1"})
+            second = await asking.post(
+                "/answers/deny",
+                headers={"Cookie": signed_in(ada), "Origin": f"https://{NAME}"},
+                data={"mark": ELSEWHERE.mark, "request": f"{task}/harbours-1"},
+            )
+
+        asked = {one.request_id: one for one in (await counter.task().query(TaskWorkflow.progress)).approvals}
+    assert (plain.outcome, "demands a verified name" in plain.reason) == ("refused", True)
+    assert (printed.status_code, "waystation keys make" in printed.json()["detail"]) == (409, True)
+    assert (other.status_code, "Grace is verified, and none of those" in other.json()["detail"]) == (409, True)
+    assert (first.status_code, second.text.count(">denied</span>")) == (200, 1)
+    assert {one.by for one in asked.values()} >= {"Ada Lovelace"}
+    assert asked["tides-1"].verified.startswith("API key")
+    assert asked["harbours-1"].verified.startswith("API key")
+
+
+ELSEWHERE = SignIn(token="t" * 43, port=8520, names=(NAME,))
+
+
+def signed_in(key: str) -> str:
+    """What a browser keeps of the key."""
+    return f"waystation={ELSEWHERE.cookie_of(key.split('_')[1])}"

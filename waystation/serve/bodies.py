@@ -1,0 +1,224 @@
+"""What programs and forms ask for: who asks, bodies of requests, and what is done with each.
+
+One definition for the routes of `api.py` and the forms of `pages.py`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal, Protocol
+
+from fastapi import Depends, Header, Path, Request
+from pydantic import Field, ValidationError
+from starlette.exceptions import HTTPException
+
+from waystation.client import Client
+from waystation.client.sessions import ForkWish
+from waystation.client.task_json import CancelJson
+from waystation.domain.amount import Amount, Limit, read_limit
+from waystation.domain.budget import Mode
+from waystation.domain.errors import BadInput, WaystationError
+from waystation.domain.foreign import ServerNames, plain
+from waystation.domain.memory import Excerpt, MemoryQuery
+from waystation.domain.procedures import Procedures
+from waystation.domain.signals import Action, Answer, EditInput
+from waystation.domain.task import SourceDocument, TaskRequest, own_session
+from waystation.domain.value import Input
+from waystation.serve.access import Who
+from waystation.serve.listeners import Feed
+from waystation.serve.principals import Principal
+from waystation.task_view import Submitted
+
+MOST_DOCUMENTS = 1_000
+
+
+class ByTenant(Protocol):
+    """What is a tenant's: see `app.Tenants`."""
+
+    async def client(self, tenant: str) -> Client:
+        """Its client."""
+        ...
+
+    async def feed(self, tenant: str) -> Feed:
+        """What its listeners hear of."""
+        ...
+
+    async def recall(self, wanted: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
+        """What agents would recall."""
+        ...
+
+
+async def client_of(request: Request, who: Who) -> Client:
+    """The client of the tenant whose principal asks."""
+    tenants: ByTenant = request.app.state.tenants
+    return await tenants.client(who.tenant)
+
+
+Asking = Annotated[Client, Depends(client_of)]
+TaskPath = Annotated[str, Path(pattern="^(task-)?[0-9a-f]{4,16}$", description="Id of the task, or its beginning.")]
+RequestKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
+
+
+class NewTask(Input):
+    """A task to hand in. Amounts are written as in commands: `600k`, `$2.00`, `600k+$2.00`."""
+
+    question: str = Field(min_length=1, max_length=20_000)
+    instructions: str = Field(default="", max_length=100_000)
+    accept: tuple[str, ...] = ()
+    session: str | None = Field(default=None, min_length=1, max_length=200)
+    budget: str | None = Field(default=None, max_length=60)
+    mode: Mode | None = None
+    servers: ServerNames | None = None
+    """Tool servers of the workers, by name; without any, those of the session's newest task."""
+    procedures: Procedures = ()
+    """What agents are to follow: a name and a text; of a skill those of its folder and `SKILL.md`, and its files."""
+    documents: tuple[SourceDocument, ...] = Field(default=(), max_length=MOST_DOCUMENTS)
+    """Names and texts; without any, those of the session's newest task."""
+
+
+class Grant(Input):
+    """An answer that approves. Without an amount, what was asked for."""
+
+    request_id: str = Field(min_length=1, max_length=200)
+    add: str | None = Field(default=None, max_length=60)
+    by: str = Field(default="", max_length=200)
+    note: str = Field(default="", max_length=2_000)
+
+
+class Denial(Input):
+    """An answer that denies."""
+
+    request_id: str = Field(min_length=1, max_length=200)
+    finish: Literal["partial", "cancel"] = "partial"
+    by: str = Field(default="", max_length=200)
+    note: str = Field(default="", max_length=2_000)
+
+
+class NewWords(Input):
+    """What agents are told."""
+
+    message: str = Field(min_length=1, max_length=20_000)
+    by: str = Field(default="", max_length=200)
+
+
+class NewEdit(Input):
+    """What is done to the context of an agent: each action with what it needs, as `waystation compact`, `pin`,
+    `restore` and `rewind` have it.
+    """
+
+    action: Action
+    agent: str = Field(min_length=1, max_length=60)
+    message: str | None = Field(default=None, max_length=200)
+    keep: bool | None = None
+    compaction: str | None = Field(default=None, max_length=200)
+    instructions: str = Field(default="", max_length=20_000)
+    """Of `compact`: what the summary is to heed."""
+    by: str = Field(default="", max_length=200)
+    note: str = Field(default="", max_length=2_000)
+
+
+class NewFork(Input):
+    """A new task with the finished steps of one that is over."""
+
+    step: str = Field(min_length=1, max_length=60)
+    """Id of the step that begins anew, with those that need it."""
+    instructions: str | None = Field(default=None, max_length=100_000)
+    budget: str | None = Field(default=None, max_length=60)
+
+
+class SessionLimit(Input):
+    """What all tasks of a session may spend; null: without a limit."""
+
+    budget: str | None = Field(max_length=60)
+
+
+def written_limit(text: str | None) -> Limit | None:
+    """As it was written. Raises BadInput."""
+    if not text:
+        return None
+    try:
+        return read_limit(text)
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+
+
+async def take_in(client: Client, tenant: str, new: NewTask, request_id: str) -> Submitted:
+    """Submit it. Raises BadInput where there is nothing to work on, and as `Client.submit` does."""
+    session = own_session(request_id) if new.session is None else new.session
+    documents = new.documents or await client.documents_of_session(session)
+    if not documents:
+        raise BadInput("give the documents to work on, or the session of an earlier task to go on with those of it")
+    told = new.model_dump(include={"question", "instructions", "accept", "mode", "procedures", "servers"})
+    request = TaskRequest.model_validate(
+        {**told, "tenant": tenant, "session": session, "request_id": request_id, "budget": written_limit(new.budget)}
+    )
+    return await client.submit(request, documents)
+
+
+async def stop(client: Client, task: str) -> CancelJson:
+    """Ask a task to stop; one that is over stays as it is."""
+    task_id = await client.resolve(task)
+    return CancelJson.of(task_id, await client.cancel(task_id))
+
+
+async def grant(client: Client, task: str, given: Grant, who: Principal) -> Answer:
+    """Approve one request, by its id."""
+    limit = written_limit(given.add)
+    amount: Amount | None = limit.amount if limit is not None else None
+    task_id, by = await client.resolve(task), who.signed(given.by)
+    return await client.approve(task_id, request_id=given.request_id, amount=amount, by=by, note=given.note)
+
+
+async def refuse(client: Client, task: str, given: Denial, who: Principal) -> Answer:
+    """Deny one request, by its id."""
+    task_id, by = await client.resolve(task), who.signed(given.by)
+    return await client.deny(task_id, **given.model_dump(exclude={"by"}), by=by)
+
+
+async def grant_each(
+    client: Client, task: str, request_ids: Sequence[str], said: Grant, who: Principal
+) -> Mapping[str, Answer]:
+    """Approve these requests of one task one after the other, each with what it asks for; by id what became of it."""
+    found: dict[str, Answer] = {}
+    try:
+        for one in request_ids:
+            found[one] = await grant(client, task, said.model_copy(update={"request_id": one}), who)
+    except WaystationError as error:
+        return {**dict.fromkeys(request_ids, _failed(error)), **found}
+    return found
+
+
+async def refuse_each(
+    client: Client, task: str, request_ids: Sequence[str], said: Grant, who: Principal
+) -> Mapping[str, Answer]:
+    """Deny these requests of one task in one moment; by id what became of each."""
+    try:
+        task_id, by = await client.resolve(task), who.signed(said.by)
+        return await client.deny_together(task_id, request_ids, by=by, note=said.note)
+    except WaystationError as error:
+        return dict.fromkeys(request_ids, _failed(error))
+
+
+def _failed(error: WaystationError) -> Answer:
+    return Answer(outcome="refused", reason=plain(" ".join(str(error).split())))
+
+
+async def change(client: Client, task: str, wanted: NewEdit, who: Principal) -> Answer:
+    """Edit an agent's context. Raises BadInput for what does not fit the action."""
+    try:
+        edit = EditInput(**wanted.model_dump(exclude={"instructions", "by"}), by=who.name or wanted.by)
+    except ValidationError as error:
+        raise BadInput("; ".join(plain(str(fault["msg"])) for fault in error.errors())) from error
+    return await client.edit(await client.resolve(task), edit, wanted.instructions)
+
+
+async def fork_off(client: Client, task: str, wanted: NewFork, request_id: str) -> Submitted:
+    """Begin a new task with what one that is over has finished."""
+    limit = written_limit(wanted.budget)
+    wish = ForkWish(step=wanted.step, request_id=request_id, instructions=wanted.instructions, budget=limit)
+    return await client.fork(await client.resolve(task), wish)
+
+
+def unless_refused(answer: Answer) -> Answer:
+    """The answer, unless it was refused: somebody else was first, or nothing waits for it. Raises HTTPException."""
+    if answer.outcome == "refused":
+        raise HTTPException(409, answer.reason)
+    return answer
