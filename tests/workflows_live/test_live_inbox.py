@@ -1,5 +1,6 @@
 """Several answers in one confirmation, and answers that nobody but an approver may give, over HTTP."""
 
+import asyncio
 from pathlib import Path
 
 from temporalio.client import Client as TemporalClient
@@ -7,7 +8,7 @@ from temporalio.client import Client as TemporalClient
 from tests.attacks.test_attacks_keys import NAME, NOON, bearer
 from tests.attacks.test_attacks_keys import served as served_elsewhere
 from tests.attacks.test_attacks_pages import ACCESS, BEARER, COOKIES, HERE, served
-from tests.crew import Crew, tight
+from tests.crew import Call, Crew, tight
 from tests.running import at_work, until_both_ask
 from tests.workflows_live.test_live_encrypted import WITH_KEY, client_with
 from waystation.adapters.presidio.redactor import PresidioRedactor
@@ -20,19 +21,41 @@ from workflows.task import TaskWorkflow
 OURS = {**COOKIES, "Origin": HERE}
 
 
+class Held:
+    """Nobody goes on with what was granted: what an agent leaves would answer the other's request."""
+
+    def __init__(self) -> None:
+        self._holds, self._go_on = False, asyncio.Event()
+
+    async def __call__(self, call: Call) -> None:
+        del call
+        if self._holds:
+            await self._go_on.wait()
+
+    def hold(self) -> None:
+        """From here on."""
+        self._holds = True
+
+    def let_go(self) -> None:
+        """All of them."""
+        self._go_on.set()
+
+
 async def test_several_requests_are_answered_by_one_confirmation_and_each_outcome_is_told(
     server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
 ) -> None:
-    async with at_work(server, tmp_path, redactor, Crew()) as counter, served(outside) as asking:
+    held = Held()
+    async with at_work(server, tmp_path, redactor, Crew(before=held)) as counter, served(outside) as asking:
         await counter.submit(under=tight())
         task = (await until_both_ask(counter.task())).task_id
+        held.hold()
         chosen = [f"{task}/{request}" for request in ("tides-1", "harbours-1", "tides-1")]
         front = await asking.get("/", headers=COOKIES)
         both = await asking.get("/answers", headers=COOKIES, params={"request": [*chosen, f"{task}/gone-9"]})
         forged = await asking.post("/answers/approve", headers=OURS, data={"mark": "x", "request": chosen})
         # Somebody else is quicker with one of them.
         async with await Client.connect(outside) as other:
-            first = await other.deny(task, request_id="tides-1", by="Grace")
+            first = await other.approve(task, request_id="tides-1", by="Grace")
         answer = {"mark": ACCESS.mark, "by": "Ada", "request": chosen}
         done = await asking.post("/answers/approve", headers=OURS, data=answer)
         late = await asking.get("/answers", headers=COOKIES, params={"request": chosen})
@@ -40,14 +63,15 @@ async def test_several_requests_are_answered_by_one_confirmation_and_each_outcom
             "/answers/deny", headers=OURS, data={"mark": ACCESS.mark, "request": "task-00000000/q"}
         )
         asked = {one.request_id: one for one in (await counter.task().query(TaskWorkflow.progress)).approvals}
+        held.let_go()
     assert front.text.count('type="checkbox"') == 2
     assert both.text.count('name="request"') == 2
     assert "1 of those that were chosen waits no more" in both.text
     assert "Approve all 2" in both.text
-    assert (forged.status_code, first.outcome, done.status_code) == (403, "denied", 200)
-    assert ("tides-1 was already denied" in done.text, done.text.count(">approved</span>")) == (True, 1)
+    assert (forged.status_code, first.outcome, done.status_code) == (403, "approved", 200)
+    assert ("tides-1 was already approved" in done.text, done.text.count(">approved</span>")) == (True, 1)
     assert (asked["harbours-1"].decision, asked["harbours-1"].by) == ("approved", "Ada")
-    assert (asked["tides-1"].decision, asked["tides-1"].by) == ("denied", "Grace")
+    assert (asked["tides-1"].decision, asked["tides-1"].by) == ("approved", "Grace")
     assert "None of the chosen requests waits" in late.text
     assert (none.status_code, "no task starts with" in none.text) == (200, True)
 
@@ -70,13 +94,16 @@ async def test_several_requests_of_a_task_are_denied_in_one_moment(
 async def test_where_approvers_are_named_nobody_else_answers_however_they_come(
     server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
 ) -> None:
-    named = WITH_KEY.model_copy(update={"approvers": ("Ada Lovelace",)})
+    held, named = Held(), WITH_KEY.model_copy(update={"approvers": ("Ada Lovelace",)})
     mine = outside.model_copy(update={"key": WITH_KEY.key})
     keys = ApiKeys(tmp_path / "api-keys.json")
     (_, ada), (_, grace) = (keys.make(name, mine.tenant, "approve", NOON) for name in ("Ada Lovelace", "Grace"))
-    async with at_work(await client_with(server, WITH_KEY), tmp_path, redactor, Crew(), settings=named) as counter:
+    async with at_work(
+        await client_with(server, WITH_KEY), tmp_path, redactor, Crew(before=held), settings=named
+    ) as counter:
         await counter.submit(under=tight())
         task = (await until_both_ask(counter.task())).task_id
+        held.hold()
         async with await Client.connect(mine) as commands, served(mine) as here, served_elsewhere(mine, keys) as asking:
             plain = await commands.approve(task, request_id="tides-1", by="Ada Lovelace")
             path, body = f"/v1/tasks/{task}/approve", {"request_id": "tides-1", "by": "Ada Lovelace"}
@@ -90,6 +117,7 @@ async def test_where_approvers_are_named_nobody_else_answers_however_they_come(
             )
 
         asked = {one.request_id: one for one in (await counter.task().query(TaskWorkflow.progress)).approvals}
+        held.let_go()
     assert (plain.outcome, "demands a verified name" in plain.reason) == ("refused", True)
     assert (printed.status_code, "waystation keys make" in printed.json()["detail"]) == (409, True)
     assert (other.status_code, "Grace is verified, and none of those" in other.json()["detail"]) == (409, True)
