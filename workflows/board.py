@@ -17,6 +17,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from activities.bookkeeping import AuditRequest, LedgerActivities
 from activities.tasks import NoticeActivities
+from waystation.domain import names
 from waystation.domain.agent_run import AgentRun
 from waystation.domain.approvals import Circumstances
 from waystation.domain.budget import Account
@@ -24,13 +25,6 @@ from waystation.domain.continuation import TaskStart
 from waystation.domain.delegation import Teammate, team_of
 from waystation.domain.details import details
 from waystation.domain.loans import lending
-from waystation.domain.names import (
-    COST_ATTRIBUTE,
-    PENDING_ATTRIBUTE,
-    PHASE_ATTRIBUTE,
-    SESSION_ATTRIBUTE,
-    TOKENS_ATTRIBUTE,
-)
 from waystation.domain.notices import Event, Notice
 from waystation.domain.progress import progress_of
 from waystation.domain.signals import is_sealed
@@ -38,11 +32,11 @@ from waystation.domain.task import Approval, AuditEntry, TaskPhase, TaskProgress
 from waystation.domain.task_state import TaskState
 from workflows.options import NOTICE, SHORT, named
 
-SESSION = SearchAttributeKey.for_keyword(SESSION_ATTRIBUTE)
-PHASE = SearchAttributeKey.for_keyword(PHASE_ATTRIBUTE)
-TOKENS = SearchAttributeKey.for_int(TOKENS_ATTRIBUTE)
-COST = SearchAttributeKey.for_float(COST_ATTRIBUTE)
-PENDING = SearchAttributeKey.for_int(PENDING_ATTRIBUTE)
+SESSION = SearchAttributeKey.for_keyword(names.SESSION_ATTRIBUTE)
+PHASE = SearchAttributeKey.for_keyword(names.PHASE_ATTRIBUTE)
+TOKENS = SearchAttributeKey.for_int(names.TOKENS_ATTRIBUTE)
+COST = SearchAttributeKey.for_float(names.COST_ATTRIBUTE)
+PENDING = SearchAttributeKey.for_int(names.PENDING_ATTRIBUTE)
 
 
 def first_attributes(session: str) -> TypedSearchAttributes:

@@ -3,7 +3,7 @@ from datetime import date
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -86,6 +86,8 @@ def test_a_phrase_is_found_wherever_it_stands_between_other_lines(before: str, p
 
 
 @given(st.text())
+@example("$¼")
+@example("$1 $4")
 def test_one_writing_is_its_own_writing(text: str) -> None:
     once = normal_words(text)
     assert normal_words(" ; ".join(once)) == once

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from waystation.domain.budget import Usage
@@ -311,7 +311,17 @@ def histories(draw: st.DrawFn) -> list[Told]:
     return told
 
 
+SUBAGENT_TAKEN_UP_LATER: list[Told] = [
+    *BEGUN,
+    *PLANNED,
+    *piece("killed in a call", "research-1.1", 1),
+    *piece("leg", A, 2),
+    *piece("leg", "research-1.1", 3),
+]
+
+
 @given(told=histories(), cut=st.integers(0, 60))
+@example(told=SUBAGENT_TAKEN_UP_LATER, cut=len(SUBAGENT_TAKEN_UP_LATER) - 5)
 def test_what_was_finished_once_stays_as_it_was_however_the_task_goes_on(told: list[Told], cut: int) -> None:
     whole, upto = task_of(told), min(cut, len(told))
     before = spans(task_of(told[:upto]))

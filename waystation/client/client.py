@@ -1,5 +1,4 @@
-"""The Python client: submits tasks, follows and forks them, answers and tells them, edits contexts. The command line
-uses it too.
+"""The Python client, also of the command line: submits, follows and forks tasks, answers and tells, edits contexts.
 
 The store knows what was asked for and how it ended, Temporal what happens now; a task is looked up in both, so that an
 answer comes also when the server has forgotten the task or no worker runs.
@@ -158,10 +157,7 @@ class Client:
         return await (await self._temporal()).unattended_queues()
 
     async def prepare(self, request: TaskRequest) -> TaskRow:
-        """The task with the terms that it is to run by; nothing is stored yet.
-
-        Raises BadInput for terms that cannot work, and for a request of another tenant.
-        """
+        """The task with its terms; nothing is stored yet. Raises BadInput where they cannot work, or are another's."""
         require_own(request, self._settings.tenant)
         return await new_row(self._settings, self._store, request)
 

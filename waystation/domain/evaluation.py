@@ -110,7 +110,8 @@ def _date_at(words: Sequence[str], at: int) -> _Meant | None:
 
 def _amount_at(words: Sequence[str], at: int) -> _Meant | None:
     near = words[at : at + 3]
-    if near[0] == "$" and len(near) > 1 and near[1][0].isdecimal():
+    behind = at > 0 and words[at - 1][0].isdecimal() and words[at - 2 : at - 1] != ["$"]
+    if near[0] == "$" and not behind and len(near) > 1 and near[1][0].isdecimal():
         took, meant = _amount_at(words, at + 1) or (1, (near[1],))
         return took + 1, (*meant, "$")
     if near[0] == "per" and near[1:2] == ["cent"]:

@@ -1,14 +1,8 @@
-"""Words of others: how they are shown to models and people, and how their tools look.
-
-How words of others are shown to a model: on one line where they are a name, and in tags that they cannot close; and
-as words alone where Markdown is read.
+"""Words of others, shown to a model: on one line where they are a name, in tags that they cannot close, as words alone
+where Markdown is read; and to people: without signs that steer a terminal, reorder words or hide among them.
 
 `tagged` alone writes tags: what goes into one is defused there, unless it is `Tagged` itself, and so is each attribute.
 The scanners run in linear time, whatever the words are: they go on at the next `<`, never behind it again.
-
-Foreign text where people read it: without signs that steer a terminal, reorder words or hide among them.
-
-It imports nothing: the first lines of every command need it.
 
 Tools of others: what a tool server offers, under which names the model sees it, and how its words are framed.
 """

@@ -1,8 +1,4 @@
-"""A task: what a person asks for, under which terms, how far it is, and how it ended.
-
-Where a forked task comes from and what it reuses; what a person tells a task at work, and who has heard it: each agent
-once, as a message of the user's own.
-"""
+"""A task: what a person asks for, under which terms, where it comes from, what it is told, and how far it is."""
 
 import hashlib
 from collections.abc import Iterable, Mapping

@@ -337,7 +337,7 @@ class _Trace:
         since = max(earlier, default=0)
         for agent, others in self.legs.items():
             if agent.rpartition(".")[0] == leg.agent:
-                ended = [one for one in others if one.at_work and since < one.last.number < leg.number]
+                ended = [one for one in others if one.at_work and one.closed and since < one.closed.number < leg.number]
                 if ended:
                     last = self.id_of(agent, "leg", ended[-1].ordinal)
                     yield SpanLink(trace_id=trace_id, span_id=last, why="subagent")

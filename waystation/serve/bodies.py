@@ -1,7 +1,4 @@
-"""What programs and forms ask for: who asks, bodies of requests, and what is done with each.
-
-One definition for the routes of `api.py` and the forms of `pages.py`.
-"""
+"""What the routes of `api.py` and the forms of `pages.py` ask for: who asks, with what, and what is done with it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, Protocol
@@ -13,7 +10,7 @@ from starlette.exceptions import HTTPException
 from waystation.client import Client
 from waystation.client.sessions import ForkWish
 from waystation.client.task_json import CancelJson
-from waystation.domain.amount import Amount, Limit, read_limit
+from waystation.domain.amount import Limit, read_limit
 from waystation.domain.budget import Mode
 from waystation.domain.errors import BadInput, WaystationError
 from waystation.domain.foreign import ServerNames, plain
@@ -161,9 +158,8 @@ async def stop(client: Client, task: str) -> CancelJson:
 
 async def grant(client: Client, task: str, given: Grant, who: Principal) -> Answer:
     """Approve one request, by its id."""
-    limit = written_limit(given.add)
-    amount: Amount | None = limit.amount if limit is not None else None
-    task_id, by = await client.resolve(task), who.signed(given.by)
+    limit, by = written_limit(given.add), who.signed(given.by)
+    task_id, amount = await client.resolve(task), None if limit is None else limit.amount
     return await client.approve(task_id, request_id=given.request_id, amount=amount, by=by, note=given.note)
 
 
