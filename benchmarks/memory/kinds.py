@@ -1,12 +1,15 @@
 """Recall for every kind of what memory is given, with and without redaction, beside the plain baseline in the same run.
 
 Dialogues between people are read from the folder that the variable `DIALOGUES` names, in the form of `waystation memory
-eval`: `NAME.conversation.jsonl` and `NAME.questions.jsonl`. What is generated comes from seeds.
+eval` (`NAME.conversation.jsonl` and `NAME.questions.jsonl`) or in that of LoCoMo (`NAME.json`), the public set of ten
+conversations, whose licence lets nobody hand it on. What is generated comes from seeds.
 """
 
 import asyncio
+import json
 import os
 import random
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
@@ -36,6 +39,8 @@ SMALL = (250, 500)
 """Of conversations that are short themselves."""
 KEY = bytes(32)
 FOLDER = "DIALOGUES"
+ANSWERED = (1, 2, 3, 4)
+"""Categories of LoCoMo's questions."""
 CHINESE_SITES = ("虹桥仓库", "滨江码头", "东山隧道", "南湖学校", "西岭水库", "北城医院", "青溪图书馆", "金沙车站")
 CHINESE_PARTS = ("屋顶", "南门", "暖气", "电梯", "排水管", "发电机", "防火门", "地基", "停车场", "通风系统")
 CHINESE_FIRMS = ("华建公司", "远望工程", "利民材料", "天工集团", "长风供应商", "海宁设备")
@@ -137,6 +142,26 @@ def people(folder: Path) -> Iterator[Kind]:
         yield Kind(f"people, {name}", [one.message for one in said], sought, (*SMALL, *BUDGETS))
 
 
+def public(folder: Path) -> Iterator[Kind]:
+    """Conversations there in the form of LoCoMo: sessions, turns with their ids, and questions with their evidence.
+
+    Questions that nothing answers (its fifth category) are left out, and pictures: what they show is not said.
+    """
+    for path in sorted(folder.glob("*.json")):
+        told = json.loads(path.read_text(encoding="utf-8"))
+        sessions = [said for name, said in told.items() if re.fullmatch(r"session_\d+", name)]
+        turns = {turn["dia_id"]: turn for session in sessions for turn in session if turn.get("text")}
+        said = {key: " ".join(turn["text"].split()) for key, turn in turns.items()}
+        messages = [Said(id=key, speaker=turn["speaker"], text=said[key]).message for key, turn in turns.items()]
+        asked = [one for one in told["qa"] if one["category"] in ANSWERED]
+        evidence = [dict.fromkeys(re.findall(r"D\d+:\d+", " ".join(one["evidence"]))) for one in asked]
+        sought = [
+            Sought(one["question"], tuple((key, said[key]) for key in keys if key in said))
+            for one, keys in zip(asked, evidence, strict=True)
+        ]
+        yield Kind(f"LoCoMo, {path.stem}", messages, [one for one in sought if one.evidence])
+
+
 class Answered(NamedTuple):
     """Recall by budget."""
 
@@ -214,7 +239,7 @@ def _mean(shares: Iterable[float]) -> str:
 def prove() -> None:
     """Print the table: in each cell the product's recall, then the baseline's."""
     folder = os.environ.get(FOLDER, "")
-    kinds = [*(people(Path(folder)) if folder else ()), *generated()]
+    kinds = [*((*people(Path(folder)), *public(Path(folder))) if folder else ()), *generated()]
     found = asyncio.run(_all(kinds))
     rows = [
         _row(kind.name, redacted, len(kind.sought), [found[kind.name, redacted]])

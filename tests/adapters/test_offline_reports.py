@@ -148,7 +148,7 @@ async def test_the_sentence_with_the_figure_comes_first_of_six_documents(model: 
     assert "Subject:" not in written(team)
 
 
-async def test_a_report_of_gaps_alone_says_so_on_top(model: AnthropicModel) -> None:
+async def test_a_report_that_rests_on_an_analysis_alone_quotes_what_that_weighed(model: AnthropicModel) -> None:
     steps = (
         Step(id="research-1", role="research", title="Find", goal="How high is the rent?"),
         Step(id="analysis", role="analysis", title="Weigh", goal="Weigh it.", needs=("research-1",)),
@@ -157,9 +157,13 @@ async def test_a_report_of_gaps_alone_says_so_on_top(model: AnthropicModel) -> N
     team = Team(model, World(LEASE | {"other.md": "The garden has two trees."}))
     await team.work("How high is the rent?", Plan(steps=steps))
     assert written(team) == snapshot("""\
-Nothing was concluded from what was found. The sections say what is missing.
+What was found, and what is missing, stands in the sections below.
 
 ## Conclusions
+
+**Find**
+
+- **lease**: "The rent is 900 euros a month." [lease.md:3-3]
 
 **Gaps**
 

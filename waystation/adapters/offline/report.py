@@ -177,7 +177,7 @@ def writing_turn(view: View) -> Reply:
         return Reply(text="I could not hand in: the report was refused.")
     title = first_words(" ".join(view.contract.question.split()), _TITLE_CHARACTERS) or "Report"
     return Reply(
-        calls=(call("submit_report", title=title, summary="\n".join(_summary(view, kept)) or NOTHING_CONCLUDED),)
+        calls=(call("submit_report", title=title, summary="\n".join(_summary(view, kept)) or IN_THE_SECTIONS),)
     )
 
 
@@ -334,7 +334,11 @@ def _summary(view: View, kept: set[str]) -> Iterator[str]:
         documents = {place.document for entry in claims.values() for place in entry.places}
         yield f"In the sections below: {counted(len(claims), 'quotation')} from {counted(len(documents), 'document')}."
     concluded = [one for need in _summarised(view) for one in _handed_in(view, need.step).of("conclusion")]
+    few = {need.title for need, result in found.items() if len(result.of("claim")) <= _FEW}
     for topic, entries in _by_topic(concluded).items():
+        counts = any(_QUOTED in entry.text for entry in entries)
+        if topic in few or (not counts and is_of_every_document(topic)):
+            continue  # its section shows all of it at a glance
         yield f"\n**{topic or CONCLUSIONS}**\n"
         yield from (_bullet(entry, concepts(topic)) for entry in entries)
     if unwritten := [heading for need in found if (heading := _heading(view, need)) not in kept]:
@@ -343,7 +347,8 @@ def _summary(view: View, kept: set[str]) -> Iterator[str]:
         yield f"\n{NOT_JUDGED}"
 
 
-NOTHING_CONCLUDED = "Nothing was concluded from what was found. The sections say what is missing."
+IN_THE_SECTIONS = "What was found, and what is missing, stands in the sections below."
+_QUOTED = "quoted documents"
 MOST_GROUPS = 6
 MOST_SINGLES = 5
 """Findings that no other document shares, beside what was counted."""
@@ -368,9 +373,7 @@ def analysis(view: View) -> Reply:
 
 
 def _conclusions(view: View, need: Need, result: HandedIn) -> Iterator[tuple[str, Sequence[str]]]:
-    """What most documents say in the same words, counted; then the findings nearest to the question, except where each
-    document is asked about and says its own.
-    """
+    """What most documents say in the same words, counted; then the findings nearest to the question."""
     claims = [entry for entry in result.of("claim") if entry.places]
     documents = {place.document for entry in claims for place in entry.places}
     looked_for = concepts(need.title) or concepts(view.contract.question)
@@ -383,11 +386,9 @@ def _conclusions(view: View, need: Need, result: HandedIn) -> Iterator[tuple[str
         saying = len({place.document for entry in group for place in entry.places})
         more = "" if len(cited) <= MOST_CITATIONS else f" ({MOST_CITATIONS} cited here)"
         yield (
-            f'{need.title}{TOPIC}{saying} of {len(documents)} quoted documents{more} say "{said}"',
+            f'{need.title}{TOPIC}{saying} of {len(documents)} {_QUOTED}{more} say "{said}"',
             cited[:MOST_CITATIONS],
         )
-    if len(claims) <= _FEW or (not counts and is_of_every_document(need.title)):
-        return
     singles = [group[0] for group in groups if len(group) == 1 or not counts]
     rare = weighed(looked_for, [entry.quote or entry.text for entry in singles])
     nearest = sorted(singles, key=lambda entry: -strength(entry.quote or entry.text, rare))
