@@ -11,6 +11,7 @@ import bm25s
 import Stemmer
 from bm25s.stopwords import STOPWORDS_EN
 
+from waystation.domain.passages import SAYS
 from waystation.patterns import proven
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
@@ -52,7 +53,6 @@ SPEAKER = 0.375
 """What it counts beside that where the query names who says a text, or the field that it is the value of."""
 ASKING = 0.125
 """What a text that asks counts less: whoever looks for something looks for the answer."""
-_SAYS = proven(r"[^\n:]{1,60}(?=: )")
 
 
 class ComparedTexts:
@@ -97,7 +97,7 @@ class ComparedTexts:
 
 
 def _named(text: str, wanted: frozenset[str]) -> float:
-    return SPEAKER if (says := _SAYS.match(text)) and not wanted.isdisjoint(terms(says[0])) else 0.0
+    return SPEAKER if (says := SAYS.match(text)) and not wanted.isdisjoint(terms(says[0])) else 0.0
 
 
 def _asks(text: str) -> float:

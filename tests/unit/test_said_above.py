@@ -2,6 +2,7 @@
 
 import pytest
 
+from waystation.domain.passages import with_speakers
 from waystation.words import SPEAKER, ComparedTexts
 
 LINES = ["class Mailer:", *(f"    STEP_{number} = {number}" for number in range(200))]
@@ -41,3 +42,21 @@ def test_what_asks_is_less_alike_than_what_answers() -> None:
     said = ["Which berth is it?", "Which berth it is: the third.", "哪个泊位？"]
     asks, answers, asks_too = ComparedTexts("Oslo", said).likeness([0.5] * 3, ())
     assert asks == asks_too < answers == 0.5
+
+
+def test_what_goes_on_is_said_by_who_began() -> None:
+    first, second = ("run", "c1"), ("run", "c2")
+    said = {
+        (first, 3): "and then to Bergen,",
+        (first, 1): "Ben: Not me.",
+        (first, 2): "Ada: I went to Oslo,",
+        (first, 4): "and home.",
+        (second, 9): "whose beginning is not there",
+    }
+    assert with_speakers(said, {(first, 3), (first, 4), (second, 9)}) == [
+        "Ada: and then to Bergen,",
+        "Ben: Not me.",
+        "Ada: I went to Oslo,",
+        "Ada: and home.",
+        "whose beginning is not there",
+    ]

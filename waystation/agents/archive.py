@@ -44,6 +44,7 @@ from waystation.domain.passages import (
     line_after,
     lines_of_slice,
     passage_id,
+    with_speakers,
 )
 from waystation.domain.privacy import (
     NAME_TYPES,
@@ -411,8 +412,9 @@ class Recollection:
         turns = turns_of(found)
         called_for = (query.text, *(turn.passage.heading for turn in turns))
         asked, *headings = [meant(with_originals(text, called.read).text) for text in called_for]
-        said = [meant(turn.named(called.read).said) for turn in turns]
-        alike = await self.embedder.likeness(asked, said, headings)
+        said = {turn.place: meant(turn.named(called.read).said) for turn in turns}
+        spoken = with_speakers(said, {turn.place for turn in turns if turn.goes_on})
+        alike = await self.embedder.likeness(asked, spoken, headings)
         return excerpts([turn.named(called.shown) for turn in turns], alike, tokens)
 
     async def _labelled(self, run: RunRef | TaskRef, found: Sequence[Excerpt]) -> tuple[Excerpt, ...]:

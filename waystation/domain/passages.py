@@ -12,7 +12,7 @@ What a task's end leaves in memory: its report, cut where it is structured, and 
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -36,6 +36,8 @@ HEADING_CHARACTERS = 150
 """Of a call, before every window of its result."""
 STRUCTURE = tuple(proven(f"(?<={end})") for end in (r"\n\n", r"\n", r"[.!?;] ", r"[。！？]", r" "))
 """Where a text is cut, the best first."""
+SAYS = proven(r"[^\n:]{1,60}(?=: )")
+"""Who says a text, or the field that it is the value of, where it begins so."""
 _NAMESPACE = uuid.UUID("6f1d3c0a-53f4-5c0e-9a55-0d1f7f9e2b41")
 
 
@@ -177,6 +179,16 @@ def _packed(parts: Iterable[str], size: int) -> list[str]:
         else:
             packed.append(part)
     return packed
+
+
+def with_speakers(said: Mapping[tuple[tuple[str, ...], int], str], going_on: Collection[object]) -> list[str]:
+    """These texts, by source and number, in their order; what goes on with the one before has who says it in front."""
+    speakers: dict[object, str] = {}
+    for source, number in sorted(said):
+        says = SAYS.match(said[source, number])
+        own = f"{says[0]}: " if says else ""
+        speakers[source, number] = speakers.get((source, number - 1), "") if (source, number) in going_on else own
+    return [f"{speakers[place]}{text}" if place in going_on else text for place, text in said.items()]
 
 
 def _passage(
