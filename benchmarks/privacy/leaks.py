@@ -42,6 +42,7 @@ DOCUMENTS = 6
 PLAIN_NAMES = ("history of Ada Lovelace.md", "mail of anna.berg@example.org.md")
 """Documents that are named after people."""
 NAMED = {"anna.berg@example.org": "EMAIL", "Ada Lovelace": "PERSON"}
+NOTICE_SECONDS = 60.0
 LOOK_SECONDS = 0.2
 MODEL_SEES = frozenset({"requests to the model", "transcripts", "reports"})
 """Places where names stay under `standard`."""
@@ -185,6 +186,9 @@ async def _run(planted: Seeds, folder: Path, seen: Seen, *, encrypted: bool, pol
                 desk = Desk(client, store)
                 await desk.submit(planted.request, _terms(), planted.documents)
                 seen.progress = await desk.task().result()
+                async with asyncio.timeout(NOTICE_SECONDS):  # it is sent by a workflow that outlives the task
+                    while not webhook.taken:  # noqa: ASYNC110  a server tells nobody what it took
+                        await asyncio.sleep(LOOK_SECONDS)
             await _in_store(parts, seen, desk.task().id)
         await _on_server(client, settings, seen)
         seen.add("webhooks", *map(str, webhook.taken))
