@@ -61,8 +61,13 @@ class ComparedTexts:
     def __init__(self, query: str, texts: Sequence[str]) -> None:
         self._wanted = list(dict.fromkeys(terms(query)))
         self._texts = [terms(text) for text in texts]
-        wanted = frozenset(self._wanted)
-        self._bearing = [_named(text, wanted) - _asks(text) for text in texts]
+        self._bearing = [named - _asks(text) for named, text in zip(self._speakers(texts), texts, strict=True)]
+
+    def _speakers(self, texts: Sequence[str]) -> Iterator[float]:
+        """Of each text what it counts that the query names who says it."""
+        speakers = [says[0] if (says := SAYS.match(text)) else "" for text in texts]
+        called = {one for one in {*speakers} if not {*self._wanted}.isdisjoint(terms(one))}
+        return (SPEAKER if one in called else 0.0 for one in speakers)
 
     def scores(self) -> list[float]:
         """By BM25 among these texts, each from 0 to 1: the best of them has 1, unless none has a term of the query."""
@@ -94,10 +99,6 @@ class ComparedTexts:
         shares = self.said_above(above) if above else [0.0] * len(own)
         together = zip(own, self._bearing, shares, strict=True)
         return tuple(mine + bearing + HEADING * share for mine, bearing, share in together)
-
-
-def _named(text: str, wanted: frozenset[str]) -> float:
-    return SPEAKER if (says := SAYS.match(text)) and not wanted.isdisjoint(terms(says[0])) else 0.0
 
 
 def _asks(text: str) -> float:

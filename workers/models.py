@@ -14,7 +14,7 @@ from waystation.adapters.anthropic.platforms import platform_client
 from waystation.adapters.offline.transport import offline_transport
 from waystation.adapters.openai.model import openai_model
 from waystation.connections import Patience, named_error
-from waystation.domain.endpoints import Endpoints, ModelEndpoint, NamedEndpoint
+from waystation.domain.endpoints import PROVIDER_KEY, Endpoints, ModelEndpoint, NamedEndpoint
 from waystation.domain.errors import (
     BadInput,
     EndpointBroken,
@@ -161,7 +161,7 @@ class ModelSwitch:
                 raise ModelRejected(f"the config file of this worker has no [endpoints.{place}]")
             return self._named[place]
         if self._provider is None:
-            raise ModelRejected("the task wants it, but this worker has no ANTHROPIC_API_KEY")
+            raise ModelRejected(f"the task wants it, but this worker has no {PROVIDER_KEY}")
         return self._provider
 
 
@@ -190,7 +190,7 @@ def model_switch(settings: Settings) -> ModelSwitch:
     used = settings.used_endpoints
     makers = {name: partial(_named_model, settings, name) for name in settings.named_endpoints}
     named = {name: make() if name in used else FirstUsed(make) for name, make in makers.items()}
-    keys = {"": "ANTHROPIC_API_KEY", **{name: one.key_variable for name, one in settings.named_endpoints.items()}}
+    keys = {"": PROVIDER_KEY, **{name: one.key_variable for name, one in settings.named_endpoints.items()}}
     provider = None if settings.anthropic_api_key is None else _provider(settings, settings.places.at(""))
     return ModelSwitch(offline, provider, named, settings.places, keys)
 

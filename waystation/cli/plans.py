@@ -110,9 +110,9 @@ def _remarks(planned: PlannedTask) -> list[str]:
     more = f" and {len(names) - MENTIONED} more" if len(names) > MENTIONED else ""
     lines = [f"{planned.progress.task_id} has spent {used_text(budget.spent, budget.limit)}."]
     lines += [f"{step.id} may spend {limit_text(step.limit)}." for step in planned.progress.steps]
-    if any(asked.about_plan and asked.decision == "pending" for asked in planned.progress.approvals):
+    if (left := left_for_steps(planned.progress)) is not None:
         lines.append(
-            f"All steps together have {limit_text(left_for_steps(planned.progress))}: give one its part of that as "
+            f"All steps together have {limit_text(left)}: give one its part of that as "
             "`share: 40k`, `share: $0.40` or `share: 25%`."
         )
     if seen is not None:

@@ -214,6 +214,6 @@ async def document_as_shown(settings: Settings, task_id: str, name: str) -> str:
 
 def refuse_unfit_shares(plan: Plan, progress: TaskProgress) -> None:
     """Raises BadInput where a person gave shares that do not fit, while the plan waits."""
-    waits = any(asked.about_plan and asked.decision == "pending" for asked in progress.approvals)
-    if waits and (faults := share_errors(plan, left_for_steps(progress))):
+    left = left_for_steps(progress)
+    if left is not None and (faults := share_errors(plan, left)):
         raise BadInput(f"the plan cannot be paid for: {'; '.join(faults)}")

@@ -7,9 +7,9 @@ What people see of a running task.
 A task's bill: every charge once, added up by agent, model and kind of call. What all tasks have cost, day by day.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import Literal
+from typing import Literal, TypeVar
 
 from waystation.domain.agent_run import AgentRun
 from waystation.domain.amount import Amount, Limit, used_text
@@ -297,8 +297,10 @@ def _line(agent: str, model: str, kind: str, charges: Sequence[Charge]) -> BillL
     )
 
 
-def left_for_steps(progress: TaskProgress) -> Limit:
-    """What there is for all steps of a plan that waits."""
+def left_for_steps(progress: TaskProgress) -> Limit | None:
+    """What there is for all steps of a plan that waits; None: none does."""
+    if not any(asked.about_plan and asked.decision == "pending" for asked in progress.approvals):
+        return None
     budget, held = progress.budget, (step.limit.amount for step in progress.steps)
     return budget.limit.after(budget.spent + budget.reserved).raised(sum(held, Amount()))
 
@@ -382,14 +384,18 @@ class Spending(Value):
 
 
 SpentBy = Literal["task", "agent", "model"]
+_Key = TypeVar("_Key", str, tuple[date, str, str, str])
 
 
 def spent_by(lines: Iterable[SpentLine], by: SpentBy) -> dict[str, SpentLine]:
     """These added up by id of the task, role of the agent or model."""
-    found: dict[str, SpentLine] = {}
+    return _added_up(lines, lambda line: {"task": line.task_id, "agent": line.role, "model": line.model}[by])
+
+
+def _added_up(lines: Iterable[SpentLine], key: Callable[[SpentLine], _Key]) -> dict[_Key, SpentLine]:
+    found: dict[_Key, SpentLine] = {}
     for line in lines:
-        name = {"task": line.task_id, "agent": line.role, "model": line.model}[by]
-        found[name] = found[name] + line if name in found else line
+        found[of] = found[of] + line if (of := key(line)) in found else line
     return found
 
 
@@ -400,12 +406,8 @@ def spent_in(days: Days, spent: Sequence[SpentLine], titles: Mapping[str, str]) 
             f"from {days.since} to {days.until} there are more than {MOST_SPENT_LINES:,} lines of spending: ask for "
             "fewer days, or for one session"
         )
-    found: dict[tuple[date, str, str, str], SpentLine] = {}
-    total = SpentLine(day=days.since, task_id="", role="", model="")
-    for line in spent:
-        key = (line.day, line.task_id, line.role, line.model)
-        found[key] = found[key] + line if key in found else line
-        total = total + line
+    found = _added_up(spent, lambda line: (line.day, line.task_id, line.role, line.model))
+    total = sum(found.values(), SpentLine(day=days.since, task_id="", role="", model=""))
     return Spending(days=days, lines=tuple(found[key] for key in sorted(found)), titles=titles, total=total)
 
 

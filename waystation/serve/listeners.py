@@ -28,7 +28,10 @@ RETRY = b"retry: 1000\n\n"
 ALIVE = b":\n\n"
 
 
-NOT_KNOWN = "the key was revoked, or the token has expired: listen again with another one"
+class _NotKnown(BadInput):
+    """Whoever listens may ask no more."""
+
+
 StillMay = Callable[[], Awaitable[bool]]
 """Whether who listens may ask as when that began: keys are revoked, and tokens expire."""
 
@@ -100,7 +103,7 @@ class Feed:
                         async with asyncio.timeout(ALIVE_SECONDS):
                             page = await self.next(after, task_id)
                     if not await still():
-                        raise BadInput(NOT_KNOWN)
+                        raise _NotKnown("the key was revoked, or the token has expired: listen again with another one")
                     if page is None:
                         yield ALIVE
                         continue
@@ -111,7 +114,7 @@ class Feed:
                         return
         except WaystationError as error:
             # The answer has begun: what went wrong can only be said in it.
-            status = 401 if str(error) == NOT_KNOWN else 503
+            status = 401 if isinstance(error, _NotKnown) else 503
             problem = Problem(title="No more events", status=status, detail=plain(" ".join(str(error).split())))
             yield b"event: problem\ndata: %s\n\n" % problem.model_dump_json().encode()
 
