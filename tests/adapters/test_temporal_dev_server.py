@@ -64,6 +64,40 @@ async def test_servers_that_start_at_once_with_the_same_usual_port_are_servers_o
         assert servers[0].target.address.endswith(f":{usual[0]}")
 
 
+@pytest.mark.parametrize("place", [0, 1], ids=["of the server", "of its UI"])
+async def test_a_port_that_was_taken_since_it_was_found_is_no_end(
+    place: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with dev_server.socket.socket() as taken:
+        taken.bind((dev_server.HOST, 0))
+        taken.listen()
+        found = [dev_server.free_port(0) for _ in range(4)]
+        found[place] = taken.getsockname()[1]
+        offered = iter(found)
+
+        def free_port(usual: int) -> int:
+            return next(offered)
+
+        monkeypatch.setattr(dev_server, "free_port", free_port)
+        async with running_dev_server(tmp_path / "temporal.db", tmp_path / "temporal.log", 0, 0) as server:
+            assert await server.client.count_workflows()
+    assert b"address already in use" in (tmp_path / "temporal.log").read_bytes()
+
+
+async def test_a_server_whose_ports_are_always_taken_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with dev_server.socket.socket() as taken:
+        taken.bind((dev_server.HOST, 0))
+        taken.listen()
+
+        def free_port(usual: int) -> int:
+            return taken.getsockname()[1]
+
+        monkeypatch.setattr(dev_server, "free_port", free_port)
+        with pytest.raises(Unreachable, match=f"a port that was free was taken .*: {tmp_path}/temporal.log"):
+            async with running_dev_server(tmp_path / "temporal.db", tmp_path / "temporal.log", 0, 0):
+                pass
+
+
 async def test_a_server_that_cannot_start_is_told_with_its_log(tmp_path: Path) -> None:
     database = tmp_path / "temporal.db"
     database.write_text("this is no database")

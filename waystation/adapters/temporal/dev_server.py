@@ -29,6 +29,8 @@ USUAL_UI_PORT = 8233
 _START_SECONDS = 30
 STOP_SECONDS = 10
 POLL_SECONDS = 0.05
+_STARTS = 5
+_TAKEN = b"address already in use"
 
 CodecForUi = Callable[[str], AbstractAsyncContextManager[str]]
 """Given the UI's address, serves the codec to its pages and gives the endpoint."""
@@ -76,17 +78,37 @@ async def running_dev_server(
     """
     async with AsyncExitStack() as life:
         async with _starting_alone(database.parent):
-            port, ui_port = free_port(port), free_port(ui_port)
-            ui_url = f"http://{HOST}:{ui_port}"
-            endpoint = await life.enter_async_context(codec(ui_url)) if codec else None
-            # The server is not told: its arguments, and what its UI publishes, are everybody's on this machine.
-            process = _start(database, log, port, ui_port)
-            life.push_async_callback(asyncio.to_thread, _stop, process)
-            target = Target(
-                profile=ClientConfigProfile(address=f"{HOST}:{port}", namespace=DEFAULT_NAMESPACE),
-                ui_url=ui_url,
-            )
-            client = await _wait_until_serving(process, target, log)
+            server = None
+            for _ in range(_STARTS):
+                # Between the look for a free port and the server's bind, any process of the machine can take it.
+                with suppress(_PortTaken):
+                    started = _started(database, log, free_port(port), free_port(ui_port), codec)
+                    server = await life.enter_async_context(started)
+                    break
+            if server is None:
+                raise Unreachable(f"{_STARTS} times, a port that was free was taken before the server had it: {log}")
+        yield server
+
+
+class _PortTaken(Exception):
+    """The server ended since somebody else listens at one of its ports."""
+
+
+@asynccontextmanager
+async def _started(
+    database: Path, log: Path, port: int, ui_port: int, codec: CodecForUi | None
+) -> AsyncGenerator[DevServer]:
+    ui_url = f"http://{HOST}:{ui_port}"
+    async with AsyncExitStack() as life:
+        endpoint = await life.enter_async_context(codec(ui_url)) if codec else None
+        # The server is not told: its arguments, and what its UI publishes, are everybody's on this machine.
+        process, before = _start(database, log, port, ui_port)
+        life.push_async_callback(asyncio.to_thread, _stop, process)
+        target = Target(
+            profile=ClientConfigProfile(address=f"{HOST}:{port}", namespace=DEFAULT_NAMESPACE),
+            ui_url=ui_url,
+        )
+        client = await _wait_until_serving(process, target, log, before)
         yield DevServer(pid=process.pid, client=client, target=target, codec_endpoint=endpoint)
 
 
@@ -140,7 +162,8 @@ def free_port(usual: int) -> int:
     raise Unreachable(f"no free port on {HOST}")
 
 
-def _start(database: Path, log: Path, port: int, ui_port: int) -> subprocess.Popen[bytes]:
+def _start(database: Path, log: Path, port: int, ui_port: int) -> tuple[subprocess.Popen[bytes], int]:
+    """The server's process, and how many bytes its log had before."""
     private_folder(database.parent)
     own_folder(log.parent)
     for beside in ("", "-wal", "-shm", "-journal"):
@@ -148,8 +171,9 @@ def _start(database: Path, log: Path, port: int, ui_port: int) -> subprocess.Pop
     server = [find_temporal(), "server", "start-dev", "--ip", HOST, "--port", str(port), "--ui-port", str(ui_port)]
     options = ["--db-filename", str(database), "--ui-disable-news-fetch", "--log-level", "error"]
     with opened_private(log) as output:
+        before = os.fstat(output.fileno()).st_size
         # A process group of its own: Ctrl-C reaches us alone, and the server outlives the workers that still need it.
-        return subprocess.Popen(
+        process = subprocess.Popen(
             ending_with_us([*server, *options]),
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -158,22 +182,40 @@ def _start(database: Path, log: Path, port: int, ui_port: int) -> subprocess.Pop
             process_group=0,
             umask=0o077,
         )
+    return process, before
 
 
-async def _wait_until_serving(process: subprocess.Popen[bytes], target: Target, log: Path) -> Client:
+async def _wait_until_serving(process: subprocess.Popen[bytes], target: Target, log: Path, before: int) -> Client:
+    answer = asyncio.create_task(_answer(target))
     try:
         async with asyncio.timeout(_START_SECONDS):
+            # Not only the answer: where somebody else has the port, one may never come, or be that one's.
             while process.poll() is None:
-                try:
-                    client = await connect(target, runtime=quiet_runtime())
-                    await client.count_workflows()
-                except (Unreachable, RPCError):
-                    await asyncio.sleep(POLL_SECONDS)
-                else:
-                    return client
+                if answer.done():
+                    return answer.result()
+                await asyncio.sleep(POLL_SECONDS)
     except TimeoutError as error:
         raise Unreachable(f"the dev server at {target.address} did not serve in {_START_SECONDS} s: {log}") from error
+    finally:
+        answer.cancel()
+    if _TAKEN in await asyncio.to_thread(_written, log, before):
+        raise _PortTaken
     raise Unreachable(f"the dev server ended with exit code {process.returncode}: {log}")
+
+
+async def _answer(target: Target) -> Client:
+    while True:
+        try:
+            client = await connect(target, runtime=quiet_runtime())
+            await client.count_workflows()
+        except (Unreachable, RPCError):
+            await asyncio.sleep(POLL_SECONDS)
+        else:
+            return client
+
+
+def _written(log: Path, before: int) -> bytes:
+    return log.read_bytes()[before:]
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
