@@ -97,10 +97,6 @@ class AgentSettings(BaseSettings):
     revisions: int = Field(
         default=1, ge=0, le=5, description="How often a plan may be revised after its research: 0 for never."
     )
-    asks_last: bool = Field(
-        default=False,
-        description="Whether an agent that lacks money waits while another goes on; a person is asked when none can.",
-    )
     revision_percent: int | None = Field(
         default=None,
         ge=0,

@@ -248,7 +248,7 @@ def task_terms(
         remembered_characters=settings.remembered_characters,
         review_model=_review_model(settings),
         floor=_floor(basis, agents),
-        asks_last=settings.asks_last,
+        asks_last=True,
         review_plan=settings.review_plan if request.review_plan is None else request.review_plan,
         revisions=settings.revisions,
         revision_percent=settings.revision_percent,

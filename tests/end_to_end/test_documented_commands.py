@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.shell import ROOT, Shell
-from tests.end_to_end.survey import QUESTION, write_survey
+from tests.end_to_end.survey import QUESTION, TIGHT, write_survey
 
 PAGES = ("README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -241,7 +241,7 @@ def test_the_commands_for_tasks_do_what_the_pages_say(tmp_path: Path) -> None:
     with offline_platform(tmp_path / "home") as shell:
         person = reader(tmp_path, shell)
         waiting = [
-            str(shell.json("submit", QUESTION, "--docs", documents, "--budget", "20k", "--detach")["task_id"])
+            str(shell.json("submit", QUESTION, "--docs", documents, "--budget", TIGHT, "--detach")["task_id"])
             for documents in [str(write_survey(tmp_path / "survey"))] * len(ANSWERS)
         ]
         person.types(f"{ON_A_PLATFORM[0]} --session S")
@@ -268,7 +268,7 @@ def test_the_example_program_submits_approves_and_prints_the_report(tmp_path: Pa
         bare = example()
         assert (bare.returncode, bare.stdout) == (2, "")
         assert "usage:" in bare.stderr
-        done = example(QUESTION, str(write_survey(tmp_path / "survey")), "--tokens", "30000")
+        done = example(QUESTION, str(write_survey(tmp_path / "survey")), "--tokens", "10000")
     assert done.returncode == 0, done.stderr
     assert "approved by the example" in done.stdout
     assert "## How this report came about" in done.stdout

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.shell import ROOT, Shell, paused
-from tests.end_to_end.survey import QUESTION, write_survey
+from tests.end_to_end.survey import QUESTION, TIGHT, write_survey
 from tests.postgres import PostgresServer
 
 PAGE = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
@@ -26,7 +26,7 @@ def waiting(shell: Shell, folder: Path) -> str:
     documents = write_survey(folder / "survey")
     assert shell.run("up").returncode == 0
     try:
-        task = str(shell.json("submit", QUESTION, "--docs", str(documents), "--budget", "30k", "--detach")["task_id"])
+        task = str(shell.json("submit", QUESTION, "--docs", str(documents), "--budget", TIGHT, "--detach")["task_id"])
         shell.until_task(task, paused, 360, "the pause")
     finally:
         assert shell.run("down").returncode == 0

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from tests.end_to_end.shell import Shell, ended, until
-from tests.end_to_end.survey import QUESTION, write_survey
+from tests.end_to_end.survey import QUESTION, TIGHT, write_survey
 from waystation.adapters.temporal.connect import read_run_file
 
 
@@ -45,7 +45,7 @@ def test_who_follows_a_task_while_the_platform_is_stopped_is_told_how_it_goes_on
     documents, log = write_survey(tmp_path / "survey"), tmp_path / "watch.log"
     assert shell.run("up").returncode == 0
     try:
-        task = str(shell.json("submit", QUESTION, "--docs", str(documents), "--budget", "30k", "--detach")["task_id"])
+        task = str(shell.json("submit", QUESTION, "--docs", str(documents), "--budget", TIGHT, "--detach")["task_id"])
         watching = shell.start("watch", task, log=log)
         until(lambda: f"{task} is paused" in log.read_text(), 360, "the pause")
     finally:

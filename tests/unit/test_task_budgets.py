@@ -135,7 +135,7 @@ def needing_floors(likely: int) -> TaskState:
 
 
 def test_floors_back_a_call_that_is_unlikely_to_cost_them_and_are_whole_again_after_it() -> None:
-    state = needing_floors(likely=2_000)
+    state = needing_floors(likely=4_000)
     assert drawn(state.with_(stakes=False), "research-1") is None
     backed = drawn(state, "research-1")
     assert backed is not None
@@ -150,7 +150,7 @@ def test_floors_back_a_call_that_is_unlikely_to_cost_them_and_are_whole_again_af
 
 
 def test_a_call_that_costs_its_worst_case_costs_floors_and_no_limit() -> None:
-    backed = drawn(needing_floors(likely=2_000), "research-1")
+    backed = drawn(needing_floors(likely=4_000), "research-1")
     assert backed is not None
     dear = after_leg(backed, "research-1", Finished(standing=standing(Amount(tokens=76_000))))
     assert [dear.account.reserved[step.id].tokens for step in PLAN.steps[1:]] == [1_000, 0, 3_000]
@@ -158,7 +158,7 @@ def test_a_call_that_costs_its_worst_case_costs_floors_and_no_limit() -> None:
 
 
 def test_floors_back_no_call_that_is_likely_to_cost_them() -> None:
-    assert drawn(needing_floors(likely=2_001), "research-1") is None
+    assert drawn(needing_floors(likely=4_001), "research-1") is None
 
 
 def test_a_share_that_a_person_gave_is_reserved_whole_and_lent_to_nobody() -> None:

@@ -44,20 +44,17 @@ def from_task(state: TaskState, step_id: str) -> tuple[TaskState, Amount]:
     return state.with_(account=account), amount
 
 
-LIKELY = 2
-"""Times what calls have cost on average: most cost far less than they can, since a provider's cache has the rest."""
-
-
 def _staked(state: TaskState, step_id: str) -> TaskState | None:
-    """The state in which all that others can spare pays for what the run's next call is likely to cost, and floors of
-    steps to come back its worst case: they have them again when the leg is over. None where that is too little.
+    """The state in which all that others can spare pays for what the run's calls have cost on average, and floors of
+    steps to come back the next one's worst case, of which a provider's cache mostly has the rest: they have them again
+    when the leg is over. None where that is too little.
     """
     run, free, spare = state.runs[step_id], state.account.unreserved.amount, _spare(state, step_id)
     turns, spent = run.totals.turns, run.totals.spent
     if state.floor is None or not (state.stakes and turns) or run.halted or run.unanswered:
         return None
     there = run.needed.at_most(free + sum(spare.values(), Amount()))
-    likely = Amount(tokens=LIKELY * spent.tokens // turns, micro_usd=LIKELY * spent.micro_usd // turns)
+    likely = Amount(tokens=spent.tokens // turns, micro_usd=spent.micro_usd // turns)
     if not run.limit.counted(likely).less(run.left + there).nothing:
         return None
     state = _borrowed(state, step_id, there.less(free), spare)
