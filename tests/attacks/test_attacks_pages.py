@@ -20,6 +20,7 @@ from waystation.adapters.store import SqlStore
 from waystation.client import Client
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.decisions import ActionQuestion
+from waystation.domain.errors import BadInput
 from waystation.domain.leg import RunRef
 from waystation.domain.plan import Plan, PlanVersion, Step, standard_plan
 from waystation.domain.signals import Answer
@@ -28,8 +29,8 @@ from waystation.markdown import as_html
 from waystation.serve.access import COOKIE, MOST_BODY_BYTES, SignIn
 from waystation.serve.api import v1
 from waystation.serve.app import LetIn, Site, application
-from waystation.serve.bodies import unless_refused
-from waystation.serve.pages import LONGEST_UPLOAD_NAME, error_page, file_name, pages, uploaded
+from waystation.serve.bodies import LONGEST_UPLOAD_NAME, file_name, unless_refused, uploaded
+from waystation.serve.pages import error_page, pages
 from waystation.serve.pictures import bar, picture
 from waystation.serve.task_page import FOLDER
 from waystation.settings import Settings
@@ -43,6 +44,7 @@ BEARER = {"Authorization": f"Bearer {ACCESS.token}"}
 COOKIES = {"Cookie": f"{COOKIE}={ACCESS.cookie}"}
 SCRIPT = "<script>alert(1)</script>"
 NO_SERVER = "127.0.0.1:9"
+DOCUMENT = {"name": "a.md", "text": "# A"}
 
 
 @pytest.fixture
@@ -203,6 +205,17 @@ async def test_what_is_uploaded_has_names_that_are_apart_and_fit_any_folder() ->
     assert names[:2] == ["0/x.md", "1/x.md"]
     assert names[2].endswith("\u5b57.md")
     assert len(names[2].encode()) <= LONGEST_UPLOAD_NAME
+
+
+async def test_what_cannot_be_read_of_an_upload_is_told_by_the_name_that_it_was_given() -> None:
+    for names, said in (
+        (["scan.xyz"], r"^none of these files can be read \(scan\.xyz: binary, not text\)\. Give"),
+        (["scan.xyz", "a.md"], r"^scan\.xyz: binary, not text$"),
+    ):
+        with pytest.raises(BadInput, match=said):
+            await uploaded(
+                [UploadFile(BytesIO(b"# A" if name == "a.md" else bytes(range(256))), filename=name) for name in names]
+            )
 
 
 async def test_every_form_for_a_task_has_an_id_of_its_own_so_that_a_second_click_finds_the_first(
@@ -410,7 +423,14 @@ async def test_what_cannot_be_used_is_said_without_repeating_it(settings: Settin
         amount = await asking.post(
             "/v1/tasks/task-00000000/approve", headers=BEARER, json={"request_id": "q", "add": "lots"}
         )
+        little = await asking.post(
+            "/v1/tasks", headers=BEARER, json={"question": "Which?", "budget": "12", "documents": [DOCUMENT]}
+        )
+        unheard = [await asking.request(method, "/v1/sessions", headers=BEARER) for method in ("DELETE", "PATCH")]
     assert (answer.status_code, SCRIPT in answer.text) == (422, False)
+    assert little.json()["detail"] == "budget: from 2,000 to 1,000,000,000 tokens"
+    assert {answer.status_code for answer in unheard} == {405}
+    assert all("/v1/openapi.json lists what is" in answer.json()["detail"] for answer in unheard)
     assert (amount.status_code, "lots" in amount.json()["detail"]) == (400, True)
 
 

@@ -38,14 +38,13 @@ from waystation.cli.options import (
     day_text,
     parse_budget,
     past_moment,
-    short_tokens,
 )
 from waystation.cli.render import NOTHING, PHASE_STYLES, counted, cut_lines, short_id
 from waystation.cli.submit import text_of
 from waystation.client import Client
 from waystation.client.sessions import DocumentsAnswer, ForkWish
 from waystation.client.task_json import CancelJson, SessionJson, task_json
-from waystation.domain.amount import Amount, Limit, amount_text, cents, limit_text
+from waystation.domain.amount import Amount, Limit, amount_text, cents, limit_text, short_tokens
 from waystation.domain.details import MARKS, cost_text
 from waystation.domain.documents import REMOVED_NAME, Document
 from waystation.domain.errors import Unreachable

@@ -308,7 +308,7 @@ async def get_sessions(client: Asking, first: First = 0, count: Count = MOST_ON_
     return await client.sessions(first, count)
 
 
-@v1.put("/sessions/{session}/limit")
+@v1.put("/sessions/{session:path}/limit")
 async def put_limit_session(
     client: Asking, session: Annotated[str, Path(min_length=1, max_length=200)], wanted: SessionLimit
 ) -> SessionJson:

@@ -1,12 +1,17 @@
 """What the routes of `api.py` and the forms of `pages.py` ask for: who asks, with what, and what is done with it."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path as File
+from tempfile import TemporaryDirectory
 from typing import Annotated, Literal, Protocol
 
 from fastapi import Depends, Header, Path, Request
 from pydantic import Field, ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
+from waystation.adapters.documents.sources import Named, load_documents, unique_names
 from waystation.client import Client
 from waystation.client.sessions import ForkWish
 from waystation.client.task_json import CancelJson
@@ -25,6 +30,8 @@ from waystation.serve.principals import Principal
 from waystation.task_view import Submitted
 
 MOST_DOCUMENTS = 1_000
+LONGEST_UPLOAD_NAME = 200
+"""Bytes. File systems take 255."""
 
 
 class ByTenant(Protocol):
@@ -127,6 +134,11 @@ class SessionLimit(Input):
     budget: str | None = Field(max_length=60)
 
 
+def fault_words(message: str) -> str:
+    """What pydantic says is wrong, in our words where they are ours."""
+    return plain(message.removeprefix("Value error, "))
+
+
 def written_limit(text: str | None) -> Limit | None:
     """As it was written. Raises BadInput."""
     if not text:
@@ -135,6 +147,45 @@ def written_limit(text: str | None) -> Limit | None:
         return read_limit(text)
     except ValueError as error:
         raise BadInput(str(error)) from error
+
+
+async def uploaded(files: Sequence[UploadFile]) -> tuple[SourceDocument, ...]:
+    """Their texts, read as those of `submit --docs` are. A file's name is no path here. Raises BadInput."""
+    if not files:
+        return ()
+    with TemporaryDirectory() as folder:
+        for number, file in enumerate(files):
+            own = File(folder) / str(number)
+            own.mkdir()
+            (own / file_name(file.filename or "")).write_bytes(await file.read())
+        try:
+            loaded = await run_in_threadpool(load_documents, [File(folder)])
+        except BadInput as error:
+            raise BadInput(_as_given(str(error), folder, len(files))) from None
+    if loaded.left_out:
+        raise BadInput("; ".join(f"{_without_folder(one.name)}: {one.reason}" for one in loaded.left_out))
+    names = unique_names([Named(_without_folder(one.name), one.name) for one in loaded.documents])
+    return tuple(one.model_copy(update={"name": name}) for one, name in zip(loaded.documents, names, strict=True))
+
+
+def _without_folder(name: str) -> str:
+    """The name that it had before it got a folder of its own."""
+    return name.partition("/")[2] or name
+
+
+def _as_given(words: str, folder: str, files: int) -> str:
+    """What is said of all of them, by the names that they came with."""
+    words = words.replace(f"cannot use {folder}: no file in it can be read", "none of these files can be read")
+    for number in range(files):
+        words = words.replace(f"({number}/", "(").replace(f"; {number}/", "; ")
+    return words
+
+
+def file_name(given: str) -> str:
+    """The last part of what a browser called a file, without signs that lead elsewhere or hide it."""
+    last = plain(given).replace("\\", "/").rpartition("/")[2]
+    kept = "".join(sign for sign in last if sign not in "\n\t\0")
+    return kept.encode(errors="replace")[-LONGEST_UPLOAD_NAME:].decode(errors="ignore").lstrip(".") or "document.txt"
 
 
 async def take_in(client: Client, tenant: str, new: NewTask, request_id: str) -> Submitted:
@@ -202,7 +253,7 @@ async def change(client: Client, task: str, wanted: NewEdit, who: Principal) -> 
     try:
         edit = EditInput(**wanted.model_dump(exclude={"instructions", "by"}), by=who.name or wanted.by)
     except ValidationError as error:
-        raise BadInput("; ".join(plain(str(fault["msg"])) for fault in error.errors())) from error
+        raise BadInput("; ".join(fault_words(str(fault["msg"])) for fault in error.errors())) from error
     return await client.edit(await client.resolve(task), edit, wanted.instructions)
 
 

@@ -1,12 +1,10 @@
 """The pages: tasks with what waits for a person, and one task with its plan, money, requests and report."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
-from pathlib import Path
 from secrets import token_hex
-from tempfile import TemporaryDirectory
 from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Query, Request
@@ -16,18 +14,16 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from waystation.adapters.documents.sources import Named, load_documents, unique_names
 from waystation.client import Client
 from waystation.client.context import where
 from waystation.client.lookups import NEWEST
 from waystation.domain.amount import Amount
 from waystation.domain.compaction.audit import shown
 from waystation.domain.errors import BadInput, Unreachable
-from waystation.domain.foreign import plain
 from waystation.domain.memory import Excerpt
 from waystation.domain.progress import SpentBy
 from waystation.domain.signals import Answer
-from waystation.domain.task import SourceDocument, TaskPhase
+from waystation.domain.task import TaskPhase
 from waystation.serve.access import SignIn, Who
 from waystation.serve.api import (
     LAST_NUMBER,
@@ -56,6 +52,7 @@ from waystation.serve.bodies import (
     refuse_each,
     stop,
     take_in,
+    uploaded,
 )
 from waystation.serve.pictures import spent_days
 from waystation.serve.task_page import Links, cited_lines, exported_of, rendered, report_markup, run_file, shown_task
@@ -66,8 +63,6 @@ AT_ONCE = 50
 MOST_FILES, MOST_FIELDS = 200, AT_ONCE + 20
 GOING_ON_SECONDS, GOING_ON_LOOK_SECONDS = 10.0, 0.2
 """Until a worker has taken up a task that was over."""
-LONGEST_UPLOAD_NAME = 200
-"""Bytes. File systems take 255."""
 
 pages = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -345,29 +340,6 @@ async def submit_by_form(request: Request, client: Asking, who: Who) -> Redirect
         request_id = _field(form, "request_id") or token_hex(8)
     submitted = await take_in(client, who.tenant, new, request_id)
     return RedirectResponse(f"/tasks/{submitted.task_id}", 303)
-
-
-async def uploaded(files: Sequence[UploadFile]) -> tuple[SourceDocument, ...]:
-    """Their texts, read as those of `submit --docs` are. A file's name is no path here. Raises BadInput."""
-    if not files:
-        return ()
-    with TemporaryDirectory() as folder:
-        for number, file in enumerate(files):
-            own = Path(folder) / str(number)
-            own.mkdir()
-            (own / file_name(file.filename or "")).write_bytes(await file.read())
-        loaded = await run_in_threadpool(load_documents, [Path(folder)])
-    if loaded.left_out:
-        raise BadInput("; ".join(f"{one.name}: {one.reason}" for one in loaded.left_out))
-    names = unique_names([Named(one.name.partition("/")[2] or one.name, one.name) for one in loaded.documents])
-    return tuple(one.model_copy(update={"name": name}) for one, name in zip(loaded.documents, names, strict=True))
-
-
-def file_name(given: str) -> str:
-    """The last part of what a browser called a file, without signs that lead elsewhere or hide it."""
-    last = plain(given).replace("\\", "/").rpartition("/")[2]
-    kept = "".join(sign for sign in last if sign not in "\n\t\0")
-    return kept.encode(errors="replace")[-LONGEST_UPLOAD_NAME:].decode(errors="ignore").lstrip(".") or "document.txt"
 
 
 @pages.post("/tasks/{task}/approve")

@@ -23,3 +23,5 @@ if (live && live.dataset.events) {
   source.addEventListener("message", () => { waits ??= setTimeout(() => { waits = null; renew(); }, 400); });
   live.addEventListener("focusout", () => setTimeout(() => { if (behind) renew(); }));
 }
+// Days are drawn oldest first: where they do not fit, the newest are what one sees.
+for (const days of document.querySelectorAll("svg.days")) days.parentElement.scrollLeft = days.parentElement.scrollWidth;
