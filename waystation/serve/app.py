@@ -151,7 +151,7 @@ def application(site: Site, client: Client, tenant: str, asked: LetIn) -> ASGIAp
     app.add_exception_handler(ValidationError, told)
     app.add_exception_handler(HTTPException, told)
     app.add_exception_handler(Exception, told)
-    return Guard(app, signs_in, asked.identities)
+    return Guard(app, signs_in, asked.identities, site.failed)
 
 
 def _for_assistants(assistants: MCPServer[Any] | None) -> list[BaseRoute]:

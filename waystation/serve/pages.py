@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
+from http import HTTPStatus
 from secrets import token_hex
 from typing import Annotated, NamedTuple
 
@@ -24,7 +25,7 @@ from waystation.domain.memory import Excerpt
 from waystation.domain.progress import SpentBy
 from waystation.domain.signals import Answer
 from waystation.domain.task import TaskPhase
-from waystation.serve.access import SignIn, Who
+from waystation.serve.access import SAFE, SIGN_IN, SignIn, Who, principal_of, wanted_page
 from waystation.serve.api import (
     LAST_NUMBER,
     MOST_ON_A_PAGE,
@@ -55,6 +56,7 @@ from waystation.serve.bodies import (
     uploaded,
 )
 from waystation.serve.pictures import spent_days
+from waystation.serve.principals import NOBODY
 from waystation.serve.task_page import Links, cited_lines, exported_of, rendered, report_markup, run_file, shown_task
 from waystation.task_view import pending
 
@@ -63,6 +65,8 @@ AT_ONCE = 50
 MOST_FILES, MOST_FIELDS = 200, AT_ONCE + 20
 GOING_ON_SECONDS, GOING_ON_LOOK_SECONDS = 10.0, 0.2
 """Until a worker has taken up a task that was over."""
+
+_NOT_TAKEN = "what you sent was not taken: sign in, then go back to where you wrote it and send it again"
 
 pages = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -75,12 +79,21 @@ def _access(request: Request) -> SignIn:
 
 
 def _page(request: Request, name: str, status: int = 200, **shown_there: object) -> HTMLResponse:
-    return HTMLResponse(rendered(name, mark=_access(request).mark, **shown_there), status)
+    who = principal_of(request)
+    return HTMLResponse(rendered(name, mark=_access(request).mark, who=who, **shown_there), status)
 
 
 def error_page(request: Request, status: int, title: str, detail: str) -> Response:
-    """What went wrong and what to do, with the way back."""
-    return _page(request, "error.html", status, title=title, detail=detail)
+    """What went wrong and what to do, with the way back; or the form for a key, where nobody is signed in.
+
+    It is asked for before the routes, too, where no application and nobody is known.
+    """
+    who = request.scope.get("state", {}).get("principal", NOBODY)
+    if status != HTTPStatus.UNAUTHORIZED:
+        return HTMLResponse(rendered("error.html", title=title, detail=detail, who=who), status)
+    tried = request.url.path == SIGN_IN
+    remark = detail if tried else "" if request.method in SAFE else _NOT_TAKEN
+    return HTMLResponse(rendered("sign_in.html", remark=remark, who=who, to=wanted_page(request.scope)), status)
 
 
 @asynccontextmanager

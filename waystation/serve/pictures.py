@@ -417,9 +417,10 @@ def spent_days(spending: Spending, by: SpentBy) -> SpentDays:
         for place, day in enumerate(days)
     )
     amounts = [number * scale.step for number in range(scale.steps + 1)]
-    # What is too long for its room would lose its first digits.
-    short = dollars if scale.in_dollars else lambda amount: f"{short_tokens(amount)} tokens"
-    steps = tuple((scale.y(amount), short(amount)) for amount in amounts)
+    # What is too long for its room beside the picture would lose its first digits.
+    steps = tuple(
+        (scale.y(one), dollars(one) if scale.in_dollars else f"{short_tokens(one)} tokens") for one in amounts
+    )
     return SpentDays(WIDTH, DAYS_HEIGHT, DAYS_LEFT, DAYS_HEIGHT - DAYS_FOOT, bars, steps, tuple(groups.values()))
 
 
