@@ -2,8 +2,9 @@
 
 import json
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from datetime import timedelta
 from html import escape, unescape
 from io import BytesIO
 from pathlib import Path
@@ -25,9 +26,9 @@ from waystation.domain.errors import BadInput
 from waystation.domain.leg import RunRef
 from waystation.domain.plan import Plan, PlanVersion, Step, standard_plan
 from waystation.domain.signals import Answer
-from waystation.domain.task import Approval, BudgetProgress, SourceDocument, TaskPhase, TaskRequest
+from waystation.domain.task import Approval, BudgetProgress, SourceDocument, TaskPhase, TaskRequest, TaskRow, Telling
 from waystation.markdown import as_html
-from waystation.serve.access import COOKIE, MOST_BODY_BYTES, MOST_SIGN_IN_BYTES, TRIES_AT_ONCE, SignIn
+from waystation.serve.access import COOKIE, MOST_BODY_BYTES, MOST_SIGN_IN_BYTES, TRIES_AT_ONCE, SignIn, needed_role
 from waystation.serve.api import v1
 from waystation.serve.app import LetIn, Site, application
 from waystation.serve.bodies import LONGEST_UPLOAD_NAME, file_name, unless_refused, uploaded
@@ -35,7 +36,7 @@ from waystation.serve.pages import error_page, pages
 from waystation.serve.pictures import bar, picture
 from waystation.serve.task_page import FOLDER
 from waystation.settings import Settings
-from waystation.task_view import as_stored
+from waystation.task_view import Submitted, as_stored
 from workers.memory import MemoryReader
 
 ACCESS = SignIn(token="t" * 43, port=8520)
@@ -45,6 +46,7 @@ BEARER = {"Authorization": f"Bearer {ACCESS.token}"}
 COOKIES = {"Cookie": f"{COOKIE}={ACCESS.cookie}"}
 SCRIPT = "<script>alert(1)</script>"
 NO_SERVER = "127.0.0.1:9"
+NO_TIME = timedelta()
 DOCUMENT = {"name": "a.md", "text": "# A"}
 
 
@@ -75,8 +77,11 @@ async def keep_hostile_task(settings: Settings) -> str:
     )
     question = ActionQuestion(call_id="c1", tool="send", text=SCRIPT, digest="d")
     asked = Approval(request_id="q1", agent="writing", action=question, asked=Amount(), decision="denied", note=SCRIPT)
+    told = Telling(number=1, text=await store.put_text(SCRIPT, row.ref.reader), by=SCRIPT, told_at=utc_now())
     over = as_stored(row, TaskPhase.PARTIAL).model_copy(
         update={
+            "tellings": (told,),
+            "notes": (SCRIPT,),
             "title": f'{SCRIPT}"\u202e\u001b[2J',
             "approvals": (asked,),
             "report": await store.put_text(words, row.ref.reader),
@@ -268,6 +273,57 @@ async def test_a_failure_nobody_foresaw_is_told_without_its_words(settings: Sett
     assert "content-security-policy" in answer.headers
 
 
+class Taking(Client):
+    """Keeps what is handed in, since no server is there."""
+
+    taken: TaskRequest | None = None
+
+    async def submit(
+        self, request: TaskRequest | TaskRow, documents: Sequence[SourceDocument], *, start_timeout: timedelta = NO_TIME
+    ) -> Submitted:
+        """See base class."""
+        assert isinstance(request, TaskRequest)
+        self.taken = request
+        return Submitted(task_id="task-0000000000000000", workflow_id="w", run_id=None, ui_url=None)
+
+
+async def test_the_form_has_a_plan_wait_and_says_what_a_task_may_spend_before_it_is_handed_in(
+    settings: Settings,
+) -> None:
+    async with await Taking.connect(settings) as client:
+        transport = httpx2.ASGITransport(app=application(SITE, client, settings.tenant, LetIn(ACCESS)))
+        async with httpx2.AsyncClient(transport=transport, base_url=HERE) as asking:
+            front = await asking.get("/", headers=BEARER)
+            waits: list[bool | None] = []
+            for box in ({}, {"review_plan": "yes"}):
+                form = {"mark": ACCESS.mark, "question": "Which?", "budget": "9k", **box}
+                answer = await asking.post(
+                    "/tasks", headers=BEARER, data=form, files={"documents": ("a.md", b"# A\n\nwords")}
+                )
+                assert answer.headers["location"] == "/tasks/task-0000000000000000"
+                assert client.taken is not None
+                waits.append(client.taken.review_plan)
+    assert waits == [None, True]
+    assert "Nothing said, a task may spend 600,000 tokens, each agent of it 100,000 tokens" in front.text
+
+
+async def test_a_sessions_page_sets_its_limit_for_those_who_may_and_says_how_amounts_are_written(
+    settings: Settings,
+) -> None:
+    task = await keep_ended_task(settings)
+    async with served(settings) as asking:
+        page = await asking.get("/session?name=default", headers=BEARER)
+        form = {"mark": ACCESS.mark, "name": "default"}
+        unread = await asking.post("/session/limit", headers=BEARER, data={**form, "budget": "lots"})
+        away = await asking.post("/session/limit", headers=BEARER, data={**form, "budget": "2M"})
+        forged = await asking.post("/session/limit", headers=BEARER, data={"name": "default", "budget": "2M"})
+    assert 'action="/session/limit"' in page.text
+    assert f'href="/tasks/{task}"' in page.text
+    assert (unread.status_code, "write it like 600k" in unread.text) == (400, True)
+    assert (away.status_code, forged.status_code) == (503, 403)
+    assert needed_role("POST", "/session/limit") == "approve"
+
+
 async def test_what_is_uploaded_has_names_that_are_apart_and_fit_any_folder() -> None:
     given = ("../x.md", "x.md", "\u5b57" * 110 + ".md")
     documents = await uploaded([UploadFile(BytesIO(b"# A\n\nwords"), filename=name) for name in given])
@@ -307,7 +363,8 @@ def test_who_answers_second_is_told_so() -> None:
 async def test_foreign_words_are_text_on_every_page(settings: Settings) -> None:
     task = await keep_hostile_task(settings)
     async with served(settings) as asking:
-        texts = [(await asking.get(path, headers=BEARER)).text for path in ("/", f"/tasks/{task}")]
+        paths = ("/", f"/tasks/{task}", "/session?name=default", f"/tasks/{task}/run.html", f"/session?name={SCRIPT}")
+        texts = [(await asking.get(path, headers=BEARER)).text for path in paths]
         html = await asking.get(f"/v1/tasks/{task}/report?form=html", headers=BEARER)
     for text in (*texts, html.text):
         assert "<script>alert" not in text
@@ -315,7 +372,9 @@ async def test_foreign_words_are_text_on_every_page(settings: Settings) -> None:
         assert 'javascript:alert(1)"' not in text
         assert not {"\u202e", "\u001b"} & set(text)
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in texts[0]
-    assert texts[1].count("&lt;script&gt;") >= 3
+    # Its title, what it was told and by whom, what was noted, and the request.
+    assert texts[1].count("&lt;script&gt;") >= 6
+    assert all("&lt;script&gt;" in text for text in texts[2:])
 
 
 async def test_every_answer_forbids_inline_code_and_frames(settings: Settings) -> None:
@@ -457,6 +516,10 @@ async def test_a_running_tasks_page_shows_what_the_store_has_while_the_server_is
         agent = await asking.get(f"/tasks/{task}/agents/research", headers=BEARER)
     assert page.status_code == 200
     assert 'class="remark"' in page.text
+    assert '<a href="/session?name=default">default</a>' in page.text
+    assert re.search(r"asked \d{4}-\d\d-\d\d \d\d:\d\d UTC ·\s+for \d+s", page.text)
+    assert f"<dt>writing</dt><dd>{standard_plan('Which?').steps[-1].goal}</dd>" in page.text
+    assert re.search(r"<tr><td>research</td><td>[^<]+</td><td>turn</td><td>1</td>", page.text)
     assert f'href="/tasks/{task}/agents/research#reply-1"><rect class="call"' in page.text
     assert 'id="reply-1"' in agent.text
 

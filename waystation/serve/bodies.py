@@ -1,9 +1,10 @@
 """What the routes of `api.py` and the forms of `pages.py` ask for: who asks, with what, and what is done with it."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path as File
 from tempfile import TemporaryDirectory
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal, NamedTuple, Protocol
 
 from fastapi import Depends, Header, Path, Request
 from pydantic import Field, ValidationError
@@ -22,7 +23,7 @@ from waystation.domain.foreign import ServerNames, plain
 from waystation.domain.memory import Excerpt, MemoryQuery
 from waystation.domain.procedures import Procedures
 from waystation.domain.signals import Action, Answer, EditInput
-from waystation.domain.task import SourceDocument, TaskRequest, own_session
+from waystation.domain.task import SourceDocument, TaskRequest, TaskTerms, own_session
 from waystation.domain.value import Input
 from waystation.serve.access import Who
 from waystation.serve.listeners import Feed
@@ -70,6 +71,8 @@ class NewTask(Input):
     session: str | None = Field(default=None, min_length=1, max_length=200)
     budget: str | None = Field(default=None, max_length=60)
     mode: Mode | None = None
+    review_plan: bool | None = None
+    """Whether the plan waits for a person before any step begins; by default as the settings say."""
     servers: ServerNames | None = None
     """Tool servers of the workers, by name; without any, those of the session's newest task."""
     procedures: Procedures = ()
@@ -194,11 +197,29 @@ async def take_in(client: Client, tenant: str, new: NewTask, request_id: str) ->
     documents = new.documents or await client.documents_of_session(session)
     if not documents:
         raise BadInput("give the documents to work on, or the session of an earlier task to go on with those of it")
-    told = new.model_dump(include={"question", "instructions", "accept", "mode", "procedures", "servers"})
+    told = new.model_dump(
+        include={"question", "instructions", "accept", "mode", "review_plan", "procedures", "servers"}
+    )
     request = TaskRequest.model_validate(
         {**told, "tenant": tenant, "session": session, "request_id": request_id, "budget": written_limit(new.budget)}
     )
     return await client.submit(request, documents)
+
+
+async def usual_terms(client: Client, tenant: str) -> TaskTerms | None:
+    """Those of a task of which nothing is said; None where the settings allow none."""
+    try:
+        request = TaskRequest.model_validate({"question": "?", "tenant": tenant, "request_id": "usual"})
+        return (await client.prepare(request)).terms
+    except BadInput:
+        return None
+
+
+async def limit_session(client: Client, session: str, budget: str | None) -> Limit:
+    """What all tasks of a session may spend together from now on; without a budget no limit. Raises BadInput."""
+    limit = written_limit(budget) or Limit()
+    await client.set_session_limit(session, limit)
+    return limit
 
 
 async def stop(client: Client, task: str) -> CancelJson:
@@ -242,6 +263,32 @@ async def refuse_each(
         return await client.deny_together(task_id, request_ids, by=by, note=said.note)
     except WaystationError as error:
         return dict.fromkeys(request_ids, _failed(error))
+
+
+AnswersEach = Callable[[Client, str, Sequence[str], Grant, Principal], Awaitable[Mapping[str, Answer]]]
+
+
+class AnswerToOne(NamedTuple):
+    """What became of one of several answers."""
+
+    task_id: str
+    request_id: str
+    answer: Answer
+
+
+async def answer_chosen(
+    client: Client, chosen: Sequence[str], said: Grant, who: Principal, answer_each: AnswersEach
+) -> tuple[AnswerToOne, ...]:
+    """Answer all these requests, named by task and id, those of different tasks at once; what became of each."""
+    by_task: dict[str, list[str]] = {}
+    for task, _, request_id in (one.partition("/") for one in dict.fromkeys(chosen)):
+        by_task.setdefault(task, []).append(request_id)
+    found = await asyncio.gather(*(answer_each(client, task, ids, said, who) for task, ids in by_task.items()))
+    return tuple(
+        AnswerToOne(task, request_id, answer)
+        for task, answers in zip(by_task, found, strict=True)
+        for request_id, answer in answers.items()
+    )
 
 
 def _failed(error: WaystationError) -> Answer:

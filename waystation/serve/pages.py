@@ -15,6 +15,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from waystation.adapters.clock import utc_now
 from waystation.client import Client
 from waystation.client.context import where
 from waystation.client.lookups import NEWEST
@@ -23,7 +24,6 @@ from waystation.domain.compaction.audit import shown
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.memory import Excerpt
 from waystation.domain.progress import SpentBy
-from waystation.domain.signals import Answer
 from waystation.domain.task import TaskPhase
 from waystation.serve.access import SAFE, SIGN_IN, SignIn, Who, principal_of, wanted_page
 from waystation.serve.api import (
@@ -45,20 +45,23 @@ from waystation.serve.bodies import (
     NewFork,
     NewTask,
     TaskPath,
+    answer_chosen,
     change,
     fork_off,
     grant,
     grant_each,
+    limit_session,
     refuse,
     refuse_each,
     stop,
     take_in,
     uploaded,
+    usual_terms,
 )
 from waystation.serve.pictures import spent_days
 from waystation.serve.principals import NOBODY
 from waystation.serve.task_page import Links, cited_lines, exported_of, rendered, report_markup, run_file, shown_task
-from waystation.task_view import pending
+from waystation.task_view import TaskFilter, pending
 
 AT_ONCE = 50
 """Requests that one confirmation answers."""
@@ -124,7 +127,7 @@ class TasksPageQuery(TaskQuery):
 
 
 @pages.get("/")
-async def front(request: Request, client: Asking, query: Annotated[TasksPageQuery, Query()]) -> HTMLResponse:
+async def front(request: Request, client: Asking, who: Who, query: Annotated[TasksPageQuery, Query()]) -> HTMLResponse:
     """What waits for a person, the newest tasks or those that are looked for, and the form for another."""
     views = await client.tasks(query.wanted)
     try:
@@ -143,6 +146,8 @@ async def front(request: Request, client: Asking, query: Annotated[TasksPageQuer
         waiting=waiting,
         remark=remark,
         request_id=token_hex(8),
+        now=utc_now(),
+        terms=await usual_terms(client, who.tenant),
     )
 
 
@@ -160,31 +165,15 @@ async def answers_page(
     return _page(request, "answers.html", waiting=found, gone=len({*chosen} - waiting.keys()), together=together)
 
 
-class AnswerToOne(NamedTuple):
-    """What became of one of several answers."""
-
-    task_id: str
-    request_id: str
-    answer: Answer
-
-
 @pages.post("/answers/approve")
 @pages.post("/answers/deny")
 async def answer_by_form(request: Request, client: Asking, who: Who) -> HTMLResponse:
     """Grant or refuse all requests that the form names, each by itself, and say what became of each."""
-    by_task: dict[str, list[str]] = {}
     async with _form(request) as form:
         chosen = [one for one in form.getlist("request") if isinstance(one, str)]
         said = Grant(**_answer_of(form) | {"request_id": "each"})
-    for task, _, request_id in (one.partition("/") for one in dict.fromkeys(chosen)):
-        by_task.setdefault(task, []).append(request_id)
     answer_each = grant_each if request.url.path.endswith("/approve") else refuse_each
-    found = await asyncio.gather(*(answer_each(client, task, ids, said, who) for task, ids in by_task.items()))
-    each = [
-        AnswerToOne(task, request_id, answer)
-        for task, answers in zip(by_task, found, strict=True)
-        for request_id, answer in answers.items()
-    ]
+    each = await answer_chosen(client, chosen, said, who, answer_each)
     return _page(request, "answered.html", each=each)
 
 
@@ -217,6 +206,26 @@ async def sessions_page(request: Request, client: Asking, first: First = 0) -> H
     found = await client.sessions(first, MOST_ON_A_PAGE + 1)
     behind = first + MOST_ON_A_PAGE if len(found) > MOST_ON_A_PAGE else None
     return _page(request, "sessions.html", sessions=found[:MOST_ON_A_PAGE], first=first, behind=behind)
+
+
+SessionName = Annotated[str, Query(min_length=1, max_length=200)]
+
+
+@pages.get("/session")
+async def session_page(request: Request, client: Asking, name: SessionName) -> HTMLResponse:
+    """One line of work: its newest tasks, what they spent, and the form for what all of them may spend."""
+    tasks = await client.tasks(TaskFilter(session=name))
+    return _page(request, "session.html", session=name, tasks=tasks, newest=NEWEST, now=utc_now(), limit_set=None)
+
+
+@pages.post("/session/limit")
+async def session_limit_by_form(request: Request, client: Asking) -> HTMLResponse:
+    """Set what all tasks of a session may spend together; nothing given: without a limit."""
+    async with _form(request) as form:
+        name, budget = _field(form, "name"), _field(form, "budget")
+    limit_set = await limit_session(client, name, budget)
+    tasks = await client.tasks(TaskFilter(session=name))
+    return _page(request, "session.html", session=name, tasks=tasks, newest=NEWEST, now=utc_now(), limit_set=limit_set)
 
 
 class FoundStretch(NamedTuple):
@@ -348,6 +357,7 @@ async def submit_by_form(request: Request, client: Asking, who: Who) -> Redirect
             question=_field(form, "question"),
             session=_field(form, "session") or None,
             budget=_field(form, "budget") or None,
+            review_plan=True if _field(form, "review_plan") else None,
             documents=await uploaded(files),
         )
         request_id = _field(form, "request_id") or token_hex(8)

@@ -5,6 +5,7 @@ Whatever a document, a model or a person wrote is text here: escaped by the temp
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from html import unescape
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -20,11 +21,12 @@ from waystation.client import Client
 from waystation.domain.amount import amount_text, cents, limit_text
 from waystation.domain.approvals import plan_waits
 from waystation.domain.compaction.audit import shown
-from waystation.domain.details import answer_text, denial_text, estimate_line, hidden_text, least_text
+from waystation.domain.details import answer_text, denial_text, estimate_line, hidden_text, least_text, span_text
 from waystation.domain.events import TaskEvent
 from waystation.domain.exports import ExportedReport, Imprint, NumberedSource, stored_report
-from waystation.domain.foreign import plain
+from waystation.domain.foreign import plain, said_name
 from waystation.domain.privacy import PLACEHOLDER
+from waystation.domain.progress import Bill
 from waystation.domain.task import Approval
 from waystation.markdown import exported_report
 from waystation.serve.listeners import KnownEvents
@@ -68,6 +70,16 @@ def _answered(approval: Approval) -> str:
     return answer_text(approval, over=True)
 
 
+def _moment(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _lasted(view: TaskView, now: datetime) -> str:
+    """How long it took, or has been at work; empty where that is not known."""
+    end = view.ended_at if view.progress.phase.over else now
+    return "" if view.submitted_at is None or end is None else span_text(end - view.submitted_at)
+
+
 def _written(value: JsonValue) -> str:
     """Arguments of a call as people read them."""
     return json.dumps(value, ensure_ascii=False, indent=1)
@@ -86,6 +98,9 @@ _SHOWN: Mapping[str, object] = {
     "for_what": for_what,
     "answered": _answered,
     "written": _written,
+    "moment": _moment,
+    "lasted": _lasted,
+    "name": said_name,
     "amount": amount_text,
     "limit": limit_text,
     "money": cents,
@@ -122,6 +137,8 @@ class ShownTask(NamedTuple):
     """A task as its page shows it."""
 
     view: TaskView
+    now: datetime
+    bill: Bill
     lanes: Timeline | None
     graph: Picture | None
     report: Markup | None
@@ -137,12 +154,14 @@ async def shown_task(
 ) -> ShownTask:
     """The task as it is now; where no server answers, as the store has it. Raises UnknownTask."""
     view = await client.with_stored(await client.with_origins(await client.last_known(task_id)))
-    progress = view.progress
+    progress, now = view.progress, utc_now()
     states = {step.id: str(step.state) for step in progress.steps}
     exported = await exported_of(client, view)
     return ShownTask(
         view=view,
-        lanes=timeline(events, None if progress.phase.over else utc_now()),
+        now=now,
+        bill=await client.bill(task_id),
+        lanes=timeline(events, None if progress.phase.over else now),
         graph=picture(view.plans[-1], states) if view.plans else None,
         report=None if exported is None else await report_markup(exported, task_id, kind),
         links=Links(task_id, kind),
@@ -191,7 +210,6 @@ async def run_file(client: Client, task_id: str) -> str:
     """
     parts = await shown_task(client, task_id, await KnownEvents(client).of(task_id), "file")
     logs = {agent: shown(await client.transcript(task_id, agent)) for agent in parts.agents}
-    bill = await client.bill(task_id)
     style = Markup((FOLDER / "static" / "style.css").read_text(encoding="utf-8"))
     return await run_in_threadpool(
         lambda: rendered(
@@ -200,9 +218,7 @@ async def run_file(client: Client, task_id: str) -> str:
             policy=FILE_POLICY,
             style=style,
             logs={agent: log for agent, log in logs.items() if log.messages},
-            bill=bill,
             waiting=(),
-            written_at=utc_now(),
         )
     )
 
