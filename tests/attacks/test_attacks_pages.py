@@ -2,17 +2,13 @@
 
 import json
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
-from datetime import timedelta
-from html import escape, unescape
-from io import BytesIO
 from pathlib import Path
 
 import httpx2
 import pytest
 from fastapi import APIRouter
-from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
 from tests.ended_tasks import keep_ended_task, row_of
@@ -22,21 +18,20 @@ from waystation.adapters.store import SqlStore
 from waystation.client import Client
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.decisions import ActionQuestion
-from waystation.domain.errors import BadInput
 from waystation.domain.leg import RunRef
 from waystation.domain.plan import Plan, PlanVersion, Step, standard_plan
 from waystation.domain.signals import Answer
-from waystation.domain.task import Approval, BudgetProgress, SourceDocument, TaskPhase, TaskRequest, TaskRow, Telling
+from waystation.domain.task import Approval, BudgetProgress, SourceDocument, TaskPhase, TaskRequest, Telling
 from waystation.markdown import as_html
-from waystation.serve.access import COOKIE, MOST_BODY_BYTES, MOST_SIGN_IN_BYTES, TRIES_AT_ONCE, SignIn, needed_role
+from waystation.serve.access import COOKIE, MOST_BODY_BYTES, SignIn
 from waystation.serve.api import v1
 from waystation.serve.app import LetIn, Site, application
-from waystation.serve.bodies import LONGEST_UPLOAD_NAME, file_name, unless_refused, uploaded
+from waystation.serve.bodies import unless_refused
 from waystation.serve.pages import error_page, pages
 from waystation.serve.pictures import bar, picture
 from waystation.serve.task_page import FOLDER
 from waystation.settings import Settings
-from waystation.task_view import Submitted, as_stored
+from waystation.task_view import as_stored
 from workers.memory import MemoryReader
 
 ACCESS = SignIn(token="t" * 43, port=8520)
@@ -46,7 +41,6 @@ BEARER = {"Authorization": f"Bearer {ACCESS.token}"}
 COOKIES = {"Cookie": f"{COOKIE}={ACCESS.cookie}"}
 SCRIPT = "<script>alert(1)</script>"
 NO_SERVER = "127.0.0.1:9"
-NO_TIME = timedelta()
 DOCUMENT = {"name": "a.md", "text": "# A"}
 
 
@@ -171,75 +165,6 @@ async def test_who_has_no_token_sees_nothing(path: str, headers: dict[str, str],
     assert (answer.status_code, answer.headers["content-type"]) == (401, "application/problem+json")
 
 
-WANTS_PAGE = {"Accept": "text/html,application/xhtml+xml"}
-
-
-@pytest.mark.parametrize("path", ["/tasks/task-00000000?since=1", "/?session=a%2Fb", "/"])
-async def test_a_browser_without_a_session_gets_a_form_for_a_key_that_leads_to_the_page_it_wanted(
-    path: str, settings: Settings
-) -> None:
-    async with served(settings) as asking:
-        refused = await asking.get(path, headers=WANTS_PAGE)
-        styled = await asking.get("/static/style.css")
-        action = unescape(re.findall(r'<form method="post" action="([^"]*)"', refused.text)[0])
-        origin = {"Origin": HERE, **WANTS_PAGE}
-        wrong = await asking.post(action, headers=origin, data={"key": "wrong" * 9})
-        right = await asking.post(action, headers=origin, data={"key": ACCESS.token})
-        out = await asking.post("/sign-out", headers={"Origin": HERE})
-        after = await asking.get("/v1/tasks")
-    assert (refused.status_code, refused.headers["content-type"]) == (401, "text/html; charset=utf-8")
-    assert styled.status_code == 200
-    assert (wrong.status_code, "wrongwrong" in wrong.text, f'action="{escape(action)}"' in wrong.text) == (
-        401,
-        False,
-        True,
-    )
-    assert (right.status_code, right.headers["location"]) == (303, path)
-    assert right.headers["set-cookie"] == f"{COOKIE}={ACCESS.cookie}; HttpOnly; Path=/; SameSite=strict"
-    assert "Max-Age=0" in out.headers["set-cookie"]
-    assert after.status_code == 401
-
-
-@pytest.mark.parametrize(
-    "to",
-    ["//evil.example", "/\\evil.example", "https://evil.example", "/\t/evil.example", "", "x", "/\r\nSet-Cookie: a=b"],
-)
-async def test_signing_in_leads_to_no_other_site(to: str, settings: Settings) -> None:
-    async with served(settings) as asking:
-        answer = await asking.post(
-            "/sign-in", params={"to": to}, headers={"Origin": HERE}, data={"key": ACCESS.token}, follow_redirects=False
-        )
-    assert (answer.status_code, answer.headers["location"]) == (303, "/")
-
-
-async def test_no_other_page_signs_a_browser_in_and_nobody_tries_keys_without_end(settings: Settings) -> None:
-    tried = {"key": ACCESS.token}
-    async with served(settings) as asking:
-        foreign = await asking.post("/sign-in", headers={"Origin": "http://evil.example"}, data=tried)
-        nameless = await asking.post("/sign-in", data=tried)
-        long = await asking.post("/sign-in", headers={"Origin": HERE}, data={"key": "k" * MOST_SIGN_IN_BYTES})
-        keys = [
-            await asking.post("/sign-in", headers={"Origin": HERE}, data={"key": f"wsk_00000000_{number}"})
-            for number in range(TRIES_AT_ONCE + 5)
-        ]
-        late = await asking.post("/sign-in", headers={"Origin": HERE}, data=tried)
-        still = await asking.get("/v1/tasks", headers=COOKIES)
-    assert (foreign.status_code, nameless.status_code, long.status_code) == (403, 403, 413)
-    assert {answer.status_code for answer in keys} == {401, 429}
-    assert (late.status_code, "set-cookie" in late.headers, still.status_code) == (429, False, 200)
-
-
-async def test_what_the_guard_refuses_is_a_page_for_a_browser_and_a_problem_for_programs(settings: Settings) -> None:
-    long = {"Content-Length": str(MOST_BODY_BYTES + 1), "Origin": HERE, **COOKIES}
-    async with served(settings) as asking:
-        page = await asking.post("/tasks", headers={**long, **WANTS_PAGE})
-        problem = await asking.post("/v1/tasks", headers={**long, **WANTS_PAGE})
-        lost = await asking.post("/tasks/task-00000000/tell", headers={"Origin": HERE, **WANTS_PAGE})
-    assert (page.status_code, "<h1>Too large</h1>" in page.text) == (413, True)
-    assert (problem.status_code, problem.headers["content-type"]) == (413, "application/problem+json")
-    assert "What you sent was not taken: sign in, then go back" in lost.text
-
-
 async def test_the_printed_address_signs_a_browser_in_and_leaves_no_token_in_it(settings: Settings) -> None:
     async with served(settings) as asking:
         answer = await asking.get(f"/?token={ACCESS.token}")
@@ -271,77 +196,6 @@ async def test_a_failure_nobody_foresaw_is_told_without_its_words(settings: Sett
     assert "RuntimeError" in answer.text
     assert "the words" not in answer.text
     assert "content-security-policy" in answer.headers
-
-
-class Taking(Client):
-    """Keeps what is handed in, since no server is there."""
-
-    taken: TaskRequest | None = None
-
-    async def submit(
-        self, request: TaskRequest | TaskRow, documents: Sequence[SourceDocument], *, start_timeout: timedelta = NO_TIME
-    ) -> Submitted:
-        """See base class."""
-        assert isinstance(request, TaskRequest)
-        self.taken = request
-        return Submitted(task_id="task-0000000000000000", workflow_id="w", run_id=None, ui_url=None)
-
-
-async def test_the_form_has_a_plan_wait_and_says_what_a_task_may_spend_before_it_is_handed_in(
-    settings: Settings,
-) -> None:
-    async with await Taking.connect(settings) as client:
-        transport = httpx2.ASGITransport(app=application(SITE, client, settings.tenant, LetIn(ACCESS)))
-        async with httpx2.AsyncClient(transport=transport, base_url=HERE) as asking:
-            front = await asking.get("/", headers=BEARER)
-            waits: list[bool | None] = []
-            for box in ({}, {"review_plan": "yes"}):
-                form = {"mark": ACCESS.mark, "question": "Which?", "budget": "9k", **box}
-                answer = await asking.post(
-                    "/tasks", headers=BEARER, data=form, files={"documents": ("a.md", b"# A\n\nwords")}
-                )
-                assert answer.headers["location"] == "/tasks/task-0000000000000000"
-                assert client.taken is not None
-                waits.append(client.taken.review_plan)
-    assert waits == [None, True]
-    assert "Nothing said, a task may spend 600,000 tokens, each agent of it 100,000 tokens" in front.text
-
-
-async def test_a_sessions_page_sets_its_limit_for_those_who_may_and_says_how_amounts_are_written(
-    settings: Settings,
-) -> None:
-    task = await keep_ended_task(settings)
-    async with served(settings) as asking:
-        page = await asking.get("/session?name=default", headers=BEARER)
-        form = {"mark": ACCESS.mark, "name": "default"}
-        unread = await asking.post("/session/limit", headers=BEARER, data={**form, "budget": "lots"})
-        away = await asking.post("/session/limit", headers=BEARER, data={**form, "budget": "2M"})
-        forged = await asking.post("/session/limit", headers=BEARER, data={"name": "default", "budget": "2M"})
-    assert 'action="/session/limit"' in page.text
-    assert f'href="/tasks/{task}"' in page.text
-    assert (unread.status_code, "write it like 600k" in unread.text) == (400, True)
-    assert (away.status_code, forged.status_code) == (503, 403)
-    assert needed_role("POST", "/session/limit") == "approve"
-
-
-async def test_what_is_uploaded_has_names_that_are_apart_and_fit_any_folder() -> None:
-    given = ("../x.md", "x.md", "\u5b57" * 110 + ".md")
-    documents = await uploaded([UploadFile(BytesIO(b"# A\n\nwords"), filename=name) for name in given])
-    names = [one.name for one in documents]
-    assert names[:2] == ["0/x.md", "1/x.md"]
-    assert names[2].endswith("\u5b57.md")
-    assert len(names[2].encode()) <= LONGEST_UPLOAD_NAME
-
-
-async def test_what_cannot_be_read_of_an_upload_is_told_by_the_name_that_it_was_given() -> None:
-    for names, said in (
-        (["scan.xyz"], r"^none of these files can be read \(scan\.xyz: binary, not text\)\. Give"),
-        (["scan.xyz", "a.md"], r"^scan\.xyz: binary, not text$"),
-    ):
-        with pytest.raises(BadInput, match=said):
-            await uploaded(
-                [UploadFile(BytesIO(b"# A" if name == "a.md" else bytes(range(256))), filename=name) for name in names]
-            )
 
 
 async def test_every_form_for_a_task_has_an_id_of_its_own_so_that_a_second_click_finds_the_first(
@@ -427,21 +281,6 @@ async def test_paths_lead_nowhere_else(path: str, settings: Settings) -> None:
     async with served(settings) as asking:
         answer = await asking.get(path, headers=BEARER)
     assert answer.status_code == 404
-
-
-@pytest.mark.parametrize(
-    ("given", "kept"),
-    [
-        ("../../etc/passwd", "passwd"),
-        ("C:\\x\\a.md", "a.md"),
-        (".bashrc", "bashrc"),
-        ("..", "document.txt"),
-        ("/", "document.txt"),
-        ("a\0b\n.md", "a␀b.md"),
-    ],
-)
-def test_a_files_name_is_no_path(given: str, kept: str) -> None:
-    assert file_name(given) == kept
 
 
 @pytest.mark.parametrize("announced", [True, False])

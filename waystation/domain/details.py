@@ -7,7 +7,7 @@ A request in words: what it is for, what a denial delivers, who answered. No tex
 
 import json
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from textwrap import indent
 
 from pydantic import JsonValue
@@ -366,3 +366,8 @@ def span_text(span: timedelta) -> str:
     if hours:
         return f"{hours}h {minutes % 60}m"
     return f"{minutes}m" if minutes else f"{seconds}s"
+
+
+def moment_text(at: datetime) -> str:
+    """When something was, to the minute: `2026-11-26 07:45 UTC`."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

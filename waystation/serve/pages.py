@@ -59,7 +59,7 @@ from waystation.serve.bodies import (
     usual_terms,
 )
 from waystation.serve.pictures import spent_days
-from waystation.serve.principals import NOBODY
+from waystation.serve.principals import UNKNOWN_PRINCIPAL
 from waystation.serve.task_page import Links, cited_lines, exported_of, rendered, report_markup, run_file, shown_task
 from waystation.task_view import TaskFilter, pending
 
@@ -91,7 +91,7 @@ def error_page(request: Request, status: int, title: str, detail: str) -> Respon
 
     It is asked for before the routes, too, where no application and nobody is known.
     """
-    who = request.scope.get("state", {}).get("principal", NOBODY)
+    who = request.scope.get("state", {}).get("principal", UNKNOWN_PRINCIPAL)
     if status != HTTPStatus.UNAUTHORIZED:
         return HTMLResponse(rendered("error.html", title=title, detail=detail, who=who), status)
     tried = request.url.path == SIGN_IN

@@ -173,10 +173,9 @@ def timeline(events: Sequence[TaskEvent], now: datetime | None) -> Timeline | No
     clock = _Clock(events[0].at, max([events[-1].at, *([now] if now else [])]))
     by_agent: defaultdict[str, list[TaskEvent]] = defaultdict(list)
     for one in events:
-        if one.agent:
-            by_agent[one.agent].append(one)
-        elif one.kind == "planned" and PLANNING_ID in by_agent:
-            by_agent[PLANNING_ID].append(one)
+        agent = one.agent or (PLANNING_ID if one.kind == "planned" and PLANNING_ID in by_agent else "")
+        if agent:
+            by_agent[agent].append(one)
     fullest = max([one.context for one in of_agents]) or 1
     lanes = tuple(
         AgentLane(agent, TOP + row * ROW, _marks(own, clock, now), _context(own, clock, TOP + row * ROW, fullest))

@@ -61,7 +61,7 @@ class Principal(Value):
         return Verified(name=self.name, proof=self.proof) if self.proof else claimed
 
 
-NOBODY = Principal(name="", tenant="", role="read")
+UNKNOWN_PRINCIPAL = Principal(name="", tenant="", role="read")
 """Before anybody is known."""
 
 

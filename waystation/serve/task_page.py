@@ -5,14 +5,14 @@ Whatever a document, a model or a person wrote is text here: escaped by the temp
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
+from functools import partial
 from html import unescape
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
-from pydantic import JsonValue
 from starlette.concurrency import run_in_threadpool
 
 from waystation.adapters.clock import utc_now
@@ -21,13 +21,20 @@ from waystation.client import Client
 from waystation.domain.amount import amount_text, cents, limit_text
 from waystation.domain.approvals import plan_waits
 from waystation.domain.compaction.audit import shown
-from waystation.domain.details import answer_text, denial_text, estimate_line, hidden_text, least_text, span_text
+from waystation.domain.details import (
+    answer_text,
+    denial_text,
+    estimate_line,
+    hidden_text,
+    least_text,
+    moment_text,
+    span_text,
+)
 from waystation.domain.events import TaskEvent
 from waystation.domain.exports import ExportedReport, Imprint, NumberedSource, stored_report
 from waystation.domain.foreign import plain, said_name
 from waystation.domain.privacy import PLACEHOLDER
 from waystation.domain.progress import Bill
-from waystation.domain.task import Approval
 from waystation.markdown import exported_report
 from waystation.serve.listeners import KnownEvents
 from waystation.serve.pictures import BOX_HEIGHT, BOX_WIDTH, Picture, Timeline, bar, picture, timeline
@@ -66,25 +73,6 @@ def for_what(one: PendingApproval) -> Sequence[tuple[str, str]]:
     return tuple(rows)
 
 
-def _answered(approval: Approval) -> str:
-    return answer_text(approval, over=True)
-
-
-def _moment(at: datetime) -> str:
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def _lasted(view: TaskView, now: datetime) -> str:
-    """How long it took, or has been at work; empty where that is not known."""
-    end = view.ended_at if view.progress.phase.over else now
-    return "" if view.submitted_at is None or end is None else span_text(end - view.submitted_at)
-
-
-def _written(value: JsonValue) -> str:
-    """Arguments of a call as people read them."""
-    return json.dumps(value, ensure_ascii=False, indent=1)
-
-
 _TEMPLATES = Environment(
     loader=PackageLoader("waystation.serve"),
     autoescape=True,
@@ -96,10 +84,10 @@ _TEMPLATES = Environment(
 _SHOWN: Mapping[str, object] = {
     "bar": bar,
     "for_what": for_what,
-    "answered": _answered,
-    "written": _written,
-    "moment": _moment,
-    "lasted": _lasted,
+    "answered": partial(answer_text, over=True),
+    "written": partial(json.dumps, ensure_ascii=False, indent=1),
+    "moment": moment_text,
+    "span": span_text,
     "name": said_name,
     "amount": amount_text,
     "limit": limit_text,
