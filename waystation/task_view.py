@@ -1,7 +1,7 @@
 """Tasks as people see them from outside: what the client gives back, and what it concludes from two looks."""
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from pydantic import JsonValue
@@ -118,6 +118,11 @@ class TaskView(Value):
     """Tool servers that it names; None where it names none."""
     session: str = ""
     """By which later tasks go on with what it found."""
+
+    def lasted(self, now: datetime) -> timedelta | None:
+        """How long it took, or has been at work; None where that is not known."""
+        end = self.ended_at if self.progress.phase.over else now
+        return None if self.submitted_at is None or end is None else end - self.submitted_at
 
 
 class Draft(Value):

@@ -8,14 +8,14 @@ import fcntl
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from waystation.adapters.qdrant.edge import QdrantEdgeDraft, QdrantEdgeMemory
 from waystation.adapters.store.sql_store import SqlStore
 from waystation.adapters.temporal.connect import connect_as_person, find_target
 from waystation.adapters.temporal.orders import WorkersMemory
 from waystation.agents.archive import Archive, Recollection
-from waystation.domain.errors import MemoryInUse
+from waystation.domain.errors import MemoryInUse, MemoryUnavailable, Unreachable
 from waystation.domain.memory import Excerpt, MemoryQuery
 from waystation.files import opened_private
 from waystation.ports import Embedder, Memory, MemoryDraft, MemorySearch, Redactor
@@ -23,6 +23,8 @@ from waystation.settings import Settings
 from waystation.stores import data_converter, key_of, opened_store
 from workers.health import NOT_ANSWERED
 
+LOOK_SECONDS, LOOK_AGAIN_SECONDS = 10.0, 0.05
+"""So long one waits for those who only look into embedded memory, each for a moment, and so long between two tries."""
 DRAIN_EVERY = timedelta(seconds=30)
 """So long passages may wait after memory is back."""
 _NOBODY = ""
@@ -47,10 +49,19 @@ async def opened_memory(settings: Settings, embedder: Embedder) -> AsyncGenerato
         async with opened_on_server(settings, settings.qdrant_url, embedder) as memory:
             yield memory
     else:
-        with _alone(settings):
-            embedded = await QdrantEdgeMemory.open(settings.memory_folder, embedder.name, embedder.dimension)
-            async with aclosing(embedded):
-                yield embedded
+        async with AsyncExitStack() as stack:
+            # Whoever only looks into it is done in a moment.
+            async with _looking(settings):
+                memory = await stack.enter_async_context(_embedded(settings, embedder))
+            yield memory
+
+
+@asynccontextmanager
+async def _embedded(settings: Settings, embedder: Embedder) -> AsyncGenerator[Memory]:
+    with _alone(settings):
+        memory = await QdrantEdgeMemory.open(settings.memory_folder, embedder.name, embedder.dimension)
+        async with aclosing(memory):
+            yield memory
 
 
 @asynccontextmanager
@@ -104,16 +115,40 @@ async def memory_is_there(settings: Settings) -> bool:
 @contextmanager
 def _alone(settings: Settings) -> Generator[None]:
     """Hold the lock of the embedded memory; the kernel releases it when this process ends, however it ends."""
-    with opened_private(settings.memory_folder.with_suffix(".lock")) as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise MemoryInUse(
-                f"another process runs the workers of {settings.home} (`waystation status`), and embedded memory is "
-                "opened by one process only: stop that one, set WAYSTATION_HOME to another folder, or set QDRANT_URL, "
-                "so that several processes share a Qdrant server"
-            ) from None
+    lock = _locked(settings, ".lock")
+    if lock is None:
+        raise MemoryInUse(
+            f"another process runs the workers of {settings.home} (`waystation status`), and embedded memory is "
+            "opened by one process only: stop that one, set WAYSTATION_HOME to another folder, or set QDRANT_URL, "
+            "so that several processes share a Qdrant server"
+        )
+    with lock:
         yield
+
+
+@asynccontextmanager
+async def _looking(settings: Settings) -> AsyncGenerator[None]:
+    """Hold the lock of those who only look: who has it finds memory open by those alone that keep it so."""
+    try:
+        async with asyncio.timeout(LOOK_SECONDS):
+            while (lock := _locked(settings, ".look.lock")) is None:  # noqa: ASYNC110  the kernel tells nobody
+                await asyncio.sleep(LOOK_AGAIN_SECONDS)
+    except TimeoutError:
+        words = f"others look into the memory of {settings.home} without a pause: try again, or set QDRANT_URL"
+        raise MemoryUnavailable(words) from None
+    with lock:
+        yield
+
+
+def _locked(settings: Settings, suffix: str) -> IO[bytes] | None:
+    """The file that is locked as long as it is open; None where somebody else has it."""
+    file = opened_private(settings.memory_folder.with_suffix(suffix))
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    return file
 
 
 @asynccontextmanager
@@ -122,14 +157,29 @@ async def memory_to_search(settings: Settings, store: SqlStore, embedder: Embedd
 
     Raises as `opened_memory` does, and Unreachable where the process that has it open is not to be asked.
     """
+    if settings.qdrant_url is not None:
+        async with opened_memory(settings, embedder) as shared:
+            yield shared
+        return
     async with AsyncExitStack() as stack:
+        await stack.enter_async_context(_looking(settings))
         try:
-            memory: MemorySearch = await stack.enter_async_context(opened_memory(settings, embedder))
+            memory: MemorySearch = await stack.enter_async_context(_embedded(settings, embedder))
         except MemoryInUse:
-            target = find_target(settings.run_file, settings.temporal_ui)
-            client = await connect_as_person(target, data_converter(settings))
-            memory = WorkersMemory(client, store.passages_with)
+            await stack.aclose()  # the others need not wait for what workers answer
+            memory = await _of_workers(settings, store)
         yield memory
+
+
+async def _of_workers(settings: Settings, store: SqlStore) -> MemorySearch:
+    try:
+        client = await connect_as_person(find_target(settings.run_file, settings.temporal_ui), data_converter(settings))
+    except Unreachable as error:
+        raise Unreachable(
+            f"another process has the memory of {settings.home} open, and is asked over Temporal: {error}; or stop "
+            "that process, or set QDRANT_URL, so that all share a Qdrant server"
+        ) from error
+    return WorkersMemory(client, store.passages_with)
 
 
 class _Opened(NamedTuple):

@@ -1,8 +1,13 @@
 """What all tasks have spent, day by day, and what their sessions have, over every database."""
 
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine, event
 
 from tests.store_contract.values import NOON, charge, intent, reply, request, row
 from waystation.adapters.store import SqlStore
@@ -107,3 +112,19 @@ async def test_sessions_come_with_the_newest_first_and_what_their_tasks_spent(st
     assert await store.sessions(MINE, 0, 1) == (spring,)
     assert await store.sessions(MINE, 1, 10) == (autumn,)
     assert await store.sessions(MINE, 2, 10) == ()
+
+
+async def test_charges_of_all_days_are_read_as_they_lie(tmp_path: Path) -> None:
+    asked: list[str] = []
+    store = await SqlStore.open(f"sqlite+aiosqlite:///{tmp_path / 'store.db'}", lambda: NOON)
+    listener: Callable[..., None] = lambda *said: asked.append(said[2])  # noqa: E731
+    event.listen(Engine, "before_cursor_execute", listener)
+    try:
+        await store.spending(WHOLE, MINE)
+    finally:
+        event.remove(Engine, "before_cursor_execute", listener)
+        await store.aclose()
+    (paid,) = [one for one in asked if "FROM charges" in one]
+    with closing(sqlite3.connect(tmp_path / "store.db")) as file:
+        plan = [row[3] for row in file.execute(f"EXPLAIN QUERY PLAN {paid}", [""] * paid.count("?"))]
+    assert "SCAN charges" in plan

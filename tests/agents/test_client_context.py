@@ -5,17 +5,20 @@ from inline_snapshot import snapshot
 
 from tests.agents.full_context import compressed, conversation, summary
 from tests.agents.office import TASK, Office, use
+from tests.agents.test_librarian import PILOT, shelf
 from tests.readers import ANYONE
 from tests.unit.histories import prose
 from waystation.agents.editor import Rewinder
 from waystation.cli.render_context import context_text
 from waystation.client.context import RESULT_LAYERS, AgentContext, contexts
+from waystation.client.lookups import agents_of
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Usage
 from waystation.domain.compaction.history import view
 from waystation.domain.compaction.tokens import Measure, request_tokens
 from waystation.domain.errors import BadInput
 from waystation.domain.layers import Layer, demands_of
+from waystation.domain.plan import standard_plan
 from waystation.domain.procedures import GivenProcedure
 from waystation.domain.projection import ToolPolicy
 from waystation.domain.task import BudgetProgress, SourceDocument, StepProgress, TaskPhase, TaskProgress
@@ -111,6 +114,17 @@ async def test_an_agent_that_has_not_begun_has_no_context(office: Office) -> Non
 async def test_an_unknown_agent_is_refused_with_those_that_there_are(office: Office) -> None:
     with pytest.raises(BadInput, match="task-1 has no agent 'cook'; it has research-1"):
         await contexts(office.store, await office.store.task(TASK, ANYONE), progress(0), "cook", ToolPolicy())
+
+
+async def test_what_a_task_remembers_of_its_documents_is_no_agent_of_it(bare_office: Office) -> None:
+    store = bare_office.store
+    later = await shelf(bare_office, TASK, PILOT)
+    await later.remember()
+    await store.save_plan(TASK, standard_plan("Which pilot?"))
+    assert f"{TASK}/documents/" in await store.run_ids(TASK, ANYONE)
+    agents = await agents_of(store, TASK, ANYONE)
+    assert "writing" in agents
+    assert all(not agent.endswith("/") for agent in agents)
 
 
 async def test_the_table_names_share_and_rule_of_each_layer(office: Office) -> None:

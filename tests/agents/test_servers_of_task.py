@@ -16,7 +16,7 @@ from waystation.agents.tools.box import Toolbox
 from waystation.cli.submit import named_servers
 from waystation.client.sessions import new_row
 from waystation.domain.errors import BadInput
-from waystation.domain.foreign import ForeignTools, ForeignToolSpec, HiddenTool
+from waystation.domain.foreign import USUAL, ForeignTools, ForeignToolSpec, HiddenTool
 from waystation.domain.removal import forgotten_row
 from waystation.domain.task import TaskRequest
 from waystation.settings import Settings
@@ -81,6 +81,12 @@ async def test_people_are_told_of_servers_that_are_named_and_not_there(bare_offi
     assert (await box(bare_office, WIKI)).notes == (note,)
     bare = await bare_office.desk.toolbox_of(bare_office.run_ref(), bare_office.terms, await bare_office.transcript())
     assert bare.notes == (NO_SERVERS,)
+
+
+async def test_a_fork_of_a_task_that_names_no_servers_names_none_that_are_missed(bare_office: Office) -> None:
+    await bare_office.open_task(servers=[USUAL])
+    bare = await bare_office.desk.toolbox_of(bare_office.run_ref(), bare_office.terms, await bare_office.transcript())
+    assert bare.notes == ()
 
 
 async def test_a_leg_tells_of_servers_that_are_named_and_not_there(bare_office: Office) -> None:

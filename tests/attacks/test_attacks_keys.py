@@ -161,6 +161,25 @@ async def test_revoked_and_forged_keys_and_the_token_of_this_machine_open_nothin
     assert {answer.status_code for answer in refused} == {401}
 
 
+async def test_a_key_given_to_the_form_opens_the_pages_as_its_role_and_name_say(
+    settings: Settings, keys: ApiKeys
+) -> None:
+    task = await keep_ended_task(settings)
+    _, reads = keys.make("Rhea <b>", settings.tenant, "read", NOON)
+    _, approves = keys.make("Ada", settings.tenant, "approve", NOON)
+    async with served(settings, keys) as asking:
+        shown: dict[str, list[str]] = {}
+        for key in (reads, approves):
+            signed_in = await asking.post("/sign-in", headers={"Origin": f"https://{NAME}"}, data={"key": key})
+            cookie = {"Cookie": signed_in.headers["set-cookie"].partition(";")[0]}
+            assert key not in signed_in.headers["set-cookie"]
+            shown[key] = [(await asking.get(path, headers=cookie)).text for path in ("/", f"/tasks/{task}")]
+    assert all("Rhea &lt;b&gt;" in page and "Sign out" in page for page in shown[reads])
+    assert not any("Hand in" in page or "Fork" in page for page in shown[reads])
+    assert "Hand in" in shown[approves][0]
+    assert "Fork" in shown[approves][1]
+
+
 async def test_who_listens_hears_nothing_any_more_when_the_key_is_revoked(settings: Settings, keys: ApiKeys) -> None:
     made, key = keys.make("Ada", settings.tenant, "read", NOON)
     await keep_ended_task(settings)

@@ -4,13 +4,11 @@ import json
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
-from io import BytesIO
 from pathlib import Path
 
 import httpx2
 import pytest
 from fastapi import APIRouter
-from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
 from tests.ended_tasks import keep_ended_task, row_of
@@ -23,13 +21,13 @@ from waystation.domain.decisions import ActionQuestion
 from waystation.domain.leg import RunRef
 from waystation.domain.plan import Plan, PlanVersion, Step, standard_plan
 from waystation.domain.signals import Answer
-from waystation.domain.task import Approval, BudgetProgress, SourceDocument, TaskPhase, TaskRequest
+from waystation.domain.task import Approval, BudgetProgress, SourceDocument, TaskPhase, TaskRequest, Telling
 from waystation.markdown import as_html
 from waystation.serve.access import COOKIE, MOST_BODY_BYTES, SignIn
 from waystation.serve.api import v1
 from waystation.serve.app import LetIn, Site, application
 from waystation.serve.bodies import unless_refused
-from waystation.serve.pages import LONGEST_UPLOAD_NAME, error_page, file_name, pages, uploaded
+from waystation.serve.pages import error_page, pages
 from waystation.serve.pictures import bar, picture
 from waystation.serve.task_page import FOLDER
 from waystation.settings import Settings
@@ -43,6 +41,7 @@ BEARER = {"Authorization": f"Bearer {ACCESS.token}"}
 COOKIES = {"Cookie": f"{COOKIE}={ACCESS.cookie}"}
 SCRIPT = "<script>alert(1)</script>"
 NO_SERVER = "127.0.0.1:9"
+DOCUMENT = {"name": "a.md", "text": "# A"}
 
 
 @pytest.fixture
@@ -72,8 +71,11 @@ async def keep_hostile_task(settings: Settings) -> str:
     )
     question = ActionQuestion(call_id="c1", tool="send", text=SCRIPT, digest="d")
     asked = Approval(request_id="q1", agent="writing", action=question, asked=Amount(), decision="denied", note=SCRIPT)
+    told = Telling(number=1, text=await store.put_text(SCRIPT, row.ref.reader), by=SCRIPT, told_at=utc_now())
     over = as_stored(row, TaskPhase.PARTIAL).model_copy(
         update={
+            "tellings": (told,),
+            "notes": (SCRIPT,),
             "title": f'{SCRIPT}"\u202e\u001b[2J',
             "approvals": (asked,),
             "report": await store.put_text(words, row.ref.reader),
@@ -154,7 +156,7 @@ async def test_our_own_form_is_taken(settings: Settings) -> None:
         f"/?{'a=1&' * 9}",
         "/v1/tasks",
         "/v1/openapi.json",
-        "/static/style.css",
+        "/sessions",
     ],
 )
 async def test_who_has_no_token_sees_nothing(path: str, headers: dict[str, str], settings: Settings) -> None:
@@ -196,15 +198,6 @@ async def test_a_failure_nobody_foresaw_is_told_without_its_words(settings: Sett
     assert "content-security-policy" in answer.headers
 
 
-async def test_what_is_uploaded_has_names_that_are_apart_and_fit_any_folder() -> None:
-    given = ("../x.md", "x.md", "\u5b57" * 110 + ".md")
-    documents = await uploaded([UploadFile(BytesIO(b"# A\n\nwords"), filename=name) for name in given])
-    names = [one.name for one in documents]
-    assert names[:2] == ["0/x.md", "1/x.md"]
-    assert names[2].endswith("\u5b57.md")
-    assert len(names[2].encode()) <= LONGEST_UPLOAD_NAME
-
-
 async def test_every_form_for_a_task_has_an_id_of_its_own_so_that_a_second_click_finds_the_first(
     settings: Settings,
 ) -> None:
@@ -224,7 +217,8 @@ def test_who_answers_second_is_told_so() -> None:
 async def test_foreign_words_are_text_on_every_page(settings: Settings) -> None:
     task = await keep_hostile_task(settings)
     async with served(settings) as asking:
-        texts = [(await asking.get(path, headers=BEARER)).text for path in ("/", f"/tasks/{task}")]
+        paths = ("/", f"/tasks/{task}", "/session?name=default", f"/tasks/{task}/run.html", f"/session?name={SCRIPT}")
+        texts = [(await asking.get(path, headers=BEARER)).text for path in paths]
         html = await asking.get(f"/v1/tasks/{task}/report?form=html", headers=BEARER)
     for text in (*texts, html.text):
         assert "<script>alert" not in text
@@ -232,7 +226,9 @@ async def test_foreign_words_are_text_on_every_page(settings: Settings) -> None:
         assert 'javascript:alert(1)"' not in text
         assert not {"\u202e", "\u001b"} & set(text)
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in texts[0]
-    assert texts[1].count("&lt;script&gt;") >= 3
+    # Its title, what it was told and by whom, what was noted, and the request.
+    assert texts[1].count("&lt;script&gt;") >= 6
+    assert all("&lt;script&gt;" in text for text in texts[2:])
 
 
 async def test_every_answer_forbids_inline_code_and_frames(settings: Settings) -> None:
@@ -285,21 +281,6 @@ async def test_paths_lead_nowhere_else(path: str, settings: Settings) -> None:
     async with served(settings) as asking:
         answer = await asking.get(path, headers=BEARER)
     assert answer.status_code == 404
-
-
-@pytest.mark.parametrize(
-    ("given", "kept"),
-    [
-        ("../../etc/passwd", "passwd"),
-        ("C:\\x\\a.md", "a.md"),
-        (".bashrc", "bashrc"),
-        ("..", "document.txt"),
-        ("/", "document.txt"),
-        ("a\0b\n.md", "a␀b.md"),
-    ],
-)
-def test_a_files_name_is_no_path(given: str, kept: str) -> None:
-    assert file_name(given) == kept
 
 
 @pytest.mark.parametrize("announced", [True, False])
@@ -374,6 +355,10 @@ async def test_a_running_tasks_page_shows_what_the_store_has_while_the_server_is
         agent = await asking.get(f"/tasks/{task}/agents/research", headers=BEARER)
     assert page.status_code == 200
     assert 'class="remark"' in page.text
+    assert '<a href="/session?name=default">default</a>' in page.text
+    assert re.search(r"asked \d{4}-\d\d-\d\d \d\d:\d\d UTC ·\s+for \d+s", page.text)
+    assert f"<dt>writing</dt><dd>{standard_plan('Which?').steps[-1].goal}</dd>" in page.text
+    assert re.search(r"<tr><td>research</td><td>[^<]+</td><td>turn</td><td>1</td>", page.text)
     assert f'href="/tasks/{task}/agents/research#reply-1"><rect class="call"' in page.text
     assert 'id="reply-1"' in agent.text
 
@@ -410,7 +395,14 @@ async def test_what_cannot_be_used_is_said_without_repeating_it(settings: Settin
         amount = await asking.post(
             "/v1/tasks/task-00000000/approve", headers=BEARER, json={"request_id": "q", "add": "lots"}
         )
+        little = await asking.post(
+            "/v1/tasks", headers=BEARER, json={"question": "Which?", "budget": "12", "documents": [DOCUMENT]}
+        )
+        unheard = [await asking.request(method, "/v1/sessions", headers=BEARER) for method in ("DELETE", "PATCH")]
     assert (answer.status_code, SCRIPT in answer.text) == (422, False)
+    assert little.json()["detail"] == "budget: from 2,000 to 1,000,000,000 tokens"
+    assert {answer.status_code for answer in unheard} == {405}
+    assert all("/v1/openapi.json lists what is" in answer.json()["detail"] for answer in unheard)
     assert (amount.status_code, "lots" in amount.json()["detail"]) == (400, True)
 
 

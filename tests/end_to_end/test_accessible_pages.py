@@ -2,24 +2,18 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any, Literal
 
-import axe_playwright_python
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.attacks.test_attacks_pages import keep_hostile_task, keep_running_task
+from tests.end_to_end.axe import LOOKS, WIDE, Scheme, faults, faults_in_all_looks
 from tests.end_to_end.test_browser import CHROMIUM, browser
 from tests.end_to_end.test_serve import served
 from tests.ended_tasks import keep_ended_task
 from tests.ports import free_port
 from waystation.settings import Settings
 
-AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
-NARROW, WIDE = 400, 1600
-Scheme = Literal["light", "dark"]
-LOOKS: tuple[tuple[Scheme, int], ...] = (("light", NARROW), ("dark", WIDE), ("dark", NARROW), ("light", WIDE))
-GRAVE = {"serious", "critical"}
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="there is no chromium on this machine: apt-get install chromium"
 )
@@ -30,15 +24,6 @@ def opened(started: Browser, address: str, scheme: Scheme, width: int) -> Page:
     page = context.new_page()
     page.goto(address)
     return page
-
-
-def faults(page: Page) -> list[str]:
-    """What axe-core finds on the page that is grave, and whether it has to be moved sideways."""
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    found: dict[str, Any] = page.evaluate("axe.run()")
-    grave = [f"{one['id']}: {one['nodes'][0]['target']}" for one in found["violations"] if one["impact"] in GRAVE]
-    sideways = page.evaluate("document.documentElement.scrollWidth > innerWidth")
-    return [*grave, *(["it is wider than the window"] if sideways else [])]
 
 
 @pytest.mark.timeout(300)
@@ -52,6 +37,7 @@ def test_no_page_has_a_serious_fault_narrow_or_wide_light_or_dark_and_keys_suffi
         "/",
         "/memory?query=harbour",
         "/sessions",
+        "/session?name=default",
         "/spending?since=2026-11-01&by=task",
         "/spending?until=2020-01-01",
         *(f"/tasks/{task}" for task in (ended, hostile, running)),
@@ -64,6 +50,12 @@ def test_no_page_has_a_serious_fault_narrow_or_wide_light_or_dark_and_keys_suffi
     port = free_port()
     with served(home, port) as token, browser() as started:
         address = f"http://127.0.0.1:{port}"
+        nobody = opened(started, f"{address}/sessions", "light", WIDE)
+        expect(nobody.get_by_role("heading", name="Sign in")).to_be_visible()
+        assert faults_in_all_looks(nobody) == {}
+        nobody.get_by_label("API key").fill(token)
+        nobody.get_by_role("button", name="Sign in").click()
+        nobody.wait_for_url("**/sessions")
         for scheme, width in LOOKS:
             page = opened(started, f"{address}/?token={token}", scheme, width)
             found = {path: faults(page) for path in paths if page.goto(f"{address}{path}")}
@@ -86,3 +78,17 @@ def by_keys(page: Page) -> None:
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     expect(page.locator("details[open] :focus")).to_be_visible()
+
+
+@pytest.mark.timeout(200)
+def test_a_page_that_is_followed_no_more_says_so_once_another_run_answers(tmp_path: Path) -> None:
+    home, port = tmp_path / "home", free_port()
+    task = asyncio.run(keep_running_task(Settings(home=home, offline=True)))
+    address = f"http://127.0.0.1:{port}"
+    with browser() as started:
+        with served(home, port) as token:
+            page = opened(started, f"{address}/?token={token}", "light", WIDE)
+            page.goto(f"{address}/tasks/{task}")
+            expect(page.locator("#lost")).to_have_count(0)
+        with served(home, port):
+            expect(page.get_by_role("status")).to_contain_text("not followed any more")

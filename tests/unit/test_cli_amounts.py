@@ -13,10 +13,9 @@ from waystation.cli.options import (
     parse_tokens,
     short_limit,
     short_spent,
-    short_tokens,
     written,
 )
-from waystation.domain.amount import Amount, Limit
+from waystation.domain.amount import Amount, Limit, short_tokens
 from waystation.domain.errors import BadInput
 
 

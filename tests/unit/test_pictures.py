@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from waystation.domain.events import EventKind, TaskEvent
 from waystation.serve.pictures import LEFT, MOST_CALLS, THINNEST, WIDTH, Mark, timeline
 
@@ -93,6 +95,32 @@ def test_of_many_calls_neighbours_are_one_mark_that_leads_to_the_first() -> None
     assert [one.message for one in drawn["call"]] == [f"m{turn}" for turn in range(0, 2 * MOST_CALLS, 2)]
     assert drawn["call"][1].title == "2 calls, from turn-2: 10 tokens to turn-3: 10 tokens"
     assert [one.title for one in drawn["waiting"]] == ["turn-x: no answer yet"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, ["0 s"]),
+        (1.2, ["0 s", "0.5 s", "1 s"]),
+        (9, ["0 s", "2 s", "4 s", "6 s", "8 s"]),
+        (280, ["0 min", "1 min", "2 min", "3 min", "4 min"]),
+        (3_600 * 9, ["0 h", "2 h", "4 h", "6 h", "8 h"]),
+        (86_400 * 45, ["0 d", "10 d", "20 d", "30 d", "40 d"]),
+        (86_400 * 9_999, ["0 d", "9999 d"]),
+    ],
+)
+def test_moments_over_the_lanes_are_round_and_stand_where_they_are(seconds: float, words: list[str]) -> None:
+    drawn = timeline(WORK[1:2], WORK[1].at + timedelta(seconds=seconds))
+    assert drawn is not None
+    assert [tick.words for tick in drawn.ticks] == words
+    assert drawn.ticks[0].x == LEFT
+    assert all(tick.x <= WIDTH for tick in drawn.ticks)
+
+
+def test_planning_that_called_no_model_is_over_once_there_is_a_plan() -> None:
+    events = [happened(1, "taken", "plan", reference="1"), happened(2, "given", "plan"), happened(3, "planned", "")]
+    (planning,) = marks(events, NOON + timedelta(hours=1))["leg"]
+    assert (planning.title, planning.width) == ("planning", pytest.approx((WIDTH - LEFT - 10) * 20 / 3_600, abs=0.1))
 
 
 def test_a_line_of_many_points_has_no_two_in_one_place_and_keeps_its_last() -> None:

@@ -71,6 +71,8 @@ def test_no_bar_leaves_the_picture_and_the_longest_nearly_fills_it(spent: list[S
         assert sum(one.height for one in bar.stacks) == pytest.approx(foot - top, abs=0.1 * len(bar.stacks))
     if any(line.cost_micro_usd for line in spent):
         assert min(tops) <= foot / 2 + 14
+    # What is longer has no room beside the picture, and would lose its first digits.
+    assert max(len(words) for _, words in drawn.steps) <= DAYS_LEFT // 7
 
 
 def test_without_prices_tokens_are_drawn() -> None:

@@ -14,8 +14,9 @@ from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
 from waystation.cli.main import run
 from waystation.cli.options import day_text, past_moment
-from waystation.cli.tasks import PHASE_MARKS, marks_text, span_text, task_lines, used_at_a_glance
+from waystation.cli.tasks import PHASE_MARKS, marks_text, task_lines, used_at_a_glance
 from waystation.domain.amount import Amount, Limit
+from waystation.domain.details import span_text
 from waystation.domain.errors import BadInput
 from waystation.domain.task import TaskPhase, TaskRequest
 from waystation.settings import Settings

@@ -64,7 +64,7 @@ async def test_several_requests_are_answered_by_one_confirmation_and_each_outcom
         )
         asked = {one.request_id: one for one in (await counter.task().query(TaskWorkflow.progress)).approvals}
         held.let_go()
-    assert front.text.count('type="checkbox"') == 2
+    assert front.text.count('type="checkbox" name="request"') == 2
     assert both.text.count('name="request"') == 2
     assert "1 of those that were chosen waits no more" in both.text
     assert "Approve all 2" in both.text

@@ -32,7 +32,7 @@ from waystation.agents.tools.work import ReadFindings, SubmitAnalysis, SubmitFin
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.delegation import may_delegate
 from waystation.domain.details import counted
-from waystation.domain.foreign import ForeignTools
+from waystation.domain.foreign import USUAL, ForeignTools
 from waystation.domain.leg import AgentTerms, RunRef
 from waystation.domain.projection import Offered, Projection, Rights, ToolPolicy, Weights, project, tool_phase, unknown
 from waystation.domain.roles import PHASES, AgentRole, Phase, role_spec, step_roles
@@ -157,7 +157,7 @@ class Desk:
             offered = await self.servers.tools({tool.name for tool in own.tools}, asked.servers)
             foreign = await self._foreign(run, self.servers, offered)
             own = replace(own, tools=[*own.tools, *foreign], notes=_missed(offered, asked.servers or ()))
-        elif asked.servers:
+        elif asked.servers and set(asked.servers) != {USUAL}:
             own = replace(own, notes=(NO_SERVERS,))
         system = estimate_text(role_prompt(run.role)) if own.tools else 0
         return projected(own, Seen(run, terms, transcript, system), self.policy)

@@ -15,7 +15,16 @@ from typing import Annotated, Literal
 
 import typer
 
-from waystation.domain.amount import WRITTEN, Amount, Limit, about_commas, dollars, read_limit, read_tokens
+from waystation.domain.amount import (
+    WRITTEN,
+    Amount,
+    Limit,
+    about_commas,
+    dollars,
+    read_limit,
+    read_tokens,
+    short_tokens,
+)
 from waystation.domain.decisions import TopUp, Unattended
 from waystation.domain.errors import BadInput
 from waystation.domain.task import LOWEST_BUDGET, LOWEST_BUDGET_MICRO_USD
@@ -86,14 +95,6 @@ def written(amount: Amount) -> str:
     """The amount as an option takes it back."""
     parts = [str(amount.tokens)] if amount.tokens else []
     return "+".join([*parts, *([dollars(amount.micro_usd)] if amount.micro_usd else [])])
-
-
-def short_tokens(tokens: int) -> str:
-    """Tokens to read at a glance: 950, 41k, 1.2M."""
-    for factor, unit in ((1_000_000, "M"), (1_000, "k")):
-        if tokens >= factor:
-            return f"{tokens / factor:.1f}".removesuffix(".0") + unit
-    return str(tokens)
 
 
 def short_limit(limit: Limit) -> str:

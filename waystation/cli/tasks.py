@@ -19,7 +19,7 @@ have spent, and work on them.
 import asyncio
 import secrets
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from getpass import getuser
 from pathlib import Path
 from typing import Annotated
@@ -38,15 +38,14 @@ from waystation.cli.options import (
     day_text,
     parse_budget,
     past_moment,
-    short_tokens,
 )
 from waystation.cli.render import NOTHING, PHASE_STYLES, counted, cut_lines, short_id
 from waystation.cli.submit import text_of
 from waystation.client import Client
 from waystation.client.sessions import DocumentsAnswer, ForkWish
 from waystation.client.task_json import CancelJson, SessionJson, task_json
-from waystation.domain.amount import Amount, Limit, amount_text, cents, limit_text
-from waystation.domain.details import MARKS, cost_text
+from waystation.domain.amount import Amount, Limit, amount_text, cents, limit_text, short_tokens
+from waystation.domain.details import MARKS, cost_text, span_text
 from waystation.domain.documents import REMOVED_NAME, Document
 from waystation.domain.errors import Unreachable
 from waystation.domain.foreign import one_line
@@ -110,17 +109,6 @@ def used_at_a_glance(spent: Amount, limit: Limit) -> str:
         if limit.tokens is not None
         else short_tokens(spent.tokens)
     )
-
-
-def span_text(span: timedelta) -> str:
-    """How long something took, at a glance: `45s`, `12m`, `1h 20m`, `3d 4h`."""
-    seconds = max(0, int(span.total_seconds()))
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86_400
-    if days:
-        return f"{days}d {hours % 24}h"
-    if hours:
-        return f"{hours}h {minutes % 60}m"
-    return f"{minutes}m" if minutes else f"{seconds}s"
 
 
 def marks_text(views: Iterable[TaskView]) -> str:

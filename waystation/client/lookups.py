@@ -150,7 +150,8 @@ async def agents_of(store: SqlStore, task_id: str, reader: Reader, wanted: str |
     Raises BadInput for an agent that the task does not have.
     """
     plan = await store.plan(task_id, reader)
-    begun = [run_id.removeprefix(f"{task_id}/") for run_id in await store.run_ids(task_id, reader)]
+    runs = [run_id for run_id in await store.run_ids(task_id, reader) if not run_id.endswith("/")]  # not its documents
+    begun = [run_id.removeprefix(f"{task_id}/") for run_id in runs]
     agents = tuple(dict.fromkeys((*(step.id for step in plan.steps), PLANNING_ID, *begun))) if plan else ()
     if wanted is not None and wanted not in agents:
         raise BadInput(f"{task_id} has no agent {wanted!r}; it has {', '.join(agents) or 'none yet'}")

@@ -150,6 +150,14 @@ def cents(micro_usd: int) -> str:
     return f"${micro_usd / 1_000_000:,.2f}" if micro_usd >= 10_000 else dollars(micro_usd)
 
 
+def short_tokens(tokens: int) -> str:
+    """Tokens to read at a glance: 950, 41k, 1.2M."""
+    for factor, unit in ((1_000_000, "M"), (1_000, "k")):
+        if tokens >= factor:
+            return f"{tokens / factor:.1f}".removesuffix(".0") + unit
+    return str(tokens)
+
+
 def amount_text(amount: Amount) -> str:
     """As people read it: `1,200 tokens`, `$0.25`, or both."""
     parts = [f"{amount.tokens:,} tokens"] if amount.tokens or not amount.micro_usd else []

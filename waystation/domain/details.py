@@ -7,6 +7,7 @@ A request in words: what it is for, what a denial delivers, who answered. No tex
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from textwrap import indent
 
 from pydantic import JsonValue
@@ -354,3 +355,19 @@ def known_cost(progress: TaskProgress) -> int | None:
     silent = totals.possibly_billed > 0 and not totals.possibly_billed_micro_usd and not totals.usage.total
     unpriced = silent and not budgeted and progress.model != OFFLINE_MODEL
     return None if unpriced else totals.cost_micro_usd
+
+
+def span_text(span: timedelta) -> str:
+    """How long something took, at a glance: `45s`, `12m`, `1h 20m`, `3d 4h`."""
+    seconds = max(0, int(span.total_seconds()))
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86_400
+    if days:
+        return f"{days}d {hours % 24}h"
+    if hours:
+        return f"{hours}h {minutes % 60}m"
+    return f"{minutes}m" if minutes else f"{seconds}s"
+
+
+def moment_text(at: datetime) -> str:
+    """When something was, to the minute: `2026-11-26 07:45 UTC`."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

@@ -5,7 +5,7 @@ another one (a cross-origin form), and it does not know what our forms carry.
 """
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import sha256
 from time import monotonic
@@ -30,6 +30,13 @@ SAFE = frozenset({"GET", "HEAD"})
 MOST_BODY_BYTES = 32_000_000
 REQUESTS_AT_ONCE, REQUESTS_A_SECOND = 1_200, 20.0
 """Of one tenant: so many in a burst, and so many more in each second."""
+SIGN_IN = "/sign-in"
+"""Where the form for a key leads. /sign-out is where the one leads that lets a browser forget it."""
+TRIES_AT_ONCE, TRIES_A_SECOND = 60, 1.0
+"""Of all who sign in together: nobody guesses a key, and nobody keeps the server busy with it."""
+MOST_SIGN_IN_BYTES = 4_000
+OPEN_TO_ALL = "/static/"
+"""Files of the pages, which say nothing of anybody: a page for a key wants them, too."""
 APPROVING = ("/approve", "/deny", "/limit")
 """What changes what may be spent; whatever else changes something is submitting."""
 MOST_PARTS = 5
@@ -83,15 +90,19 @@ def needed_role(method: str, path: str) -> Permit:
 class RequestRates:
     """How many requests each tenant has left for now."""
 
-    def __init__(self) -> None:
+    def __init__(self, at_once: int = REQUESTS_AT_ONCE, a_second: float = REQUESTS_A_SECOND) -> None:
         self._left: dict[str, tuple[float, float]] = {}
+        self._at_once, self._a_second = float(at_once), a_second
 
     def taken(self, tenant: str, now: float) -> bool:
         """Take one, at this moment in seconds; False where none is left."""
-        left, since = self._left.get(tenant, (float(REQUESTS_AT_ONCE), now))
-        left = min(REQUESTS_AT_ONCE, left + (now - since) * REQUESTS_A_SECOND)
+        left, since = self._left.get(tenant, (self._at_once, now))
+        left = min(self._at_once, left + (now - since) * self._a_second)
         self._left[tenant] = (left - 1 if left >= 1 else left, now)
         return left >= 1
+
+
+_NO_PAGE_NAMED = TurnedAway(403, "a change that a browser asks for names its page in `Origin`")
 
 
 class SignIn(Value):
@@ -180,19 +191,57 @@ def _cookie(headers: Headers) -> str:
 
 _HOW_TO_SIGN_IN = "open the address that `waystation serve` printed, or send its token as a bearer token"
 _HOW_TO_SIGN_IN_ELSEWHERE = (
-    "send an API key (`waystation keys make`) or a token of your provider as a bearer token; a browser opens "
-    "/?token=KEY once"
+    "send an API key (`waystation keys make`) or a token of your provider as a bearer token; a browser opens any page, "
+    "which asks for a key"
 )
+_WRONG_KEY = (
+    "this opens nothing: it is mistyped, of another run, or was revoked (`waystation keys list` shows which are not)"
+)
+_TOO_MANY_TRIES = "too many have tried to sign in at once: try again in a minute"
+
+
+def own_path(given: str) -> str:
+    """The page of ours that is meant; the first one where it could be another site's."""
+    ours = given.startswith("/") and not given.startswith("//") and "\\" not in given
+    return given if ours and given.isascii() and given.isprintable() else "/"
+
+
+def wanted_page(scope: Scope) -> str:
+    """Where to go on once somebody has signed in: the page that was asked for, unless it was to change something."""
+    query = bytes(scope["query_string"]).decode("latin-1")
+    if scope["path"] == SIGN_IN:
+        return own_path(_fields(query).get("to", "/"))
+    if scope["method"] not in SAFE or "token=" in query:
+        return "/"
+    return own_path(f"{scope['path']}{'?' if query else ''}{query}")
+
+
+def _fields(text: str) -> dict[str, str]:
+    """Of a form, or of an address after its `?`: those that are given once. None where they are too many."""
+    try:
+        found = parse_qs(text, max_num_fields=MOST_PARTS)
+    except ValueError:
+        return {}
+    return {name: values[0] for name, values in found.items() if len(values) == 1}
 
 
 class Guard:
-    """Stands before the routes: refuses, signs in by the address that was printed, bounds bodies, sets headers."""
+    """Stands before the routes: refuses, signs in by the address that was printed or by a form, bounds bodies, sets
+    headers. `told` makes the page that tells a browser of a refusal, with the form where nobody is signed in.
+    """
 
-    def __init__(self, app: ASGIApp, access: SignIn, identities: Identities | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        access: SignIn,
+        identities: Identities | None = None,
+        told: Callable[[Request, int, str, str], Response] | None = None,
+    ) -> None:
         self._app = app
         self._access = access
         self._identities = identities
-        self._rates = RequestRates()
+        self._told = told
+        self._rates, self._tries = RequestRates(), RequestRates(TRIES_AT_ONCE, TRIES_A_SECOND)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As ASGI has it."""
@@ -200,35 +249,72 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        answer = await self._answer(scope, Headers(scope=scope))
+        answer = await self._answer(scope, receive, Headers(scope=scope))
+        if isinstance(answer, TurnedAway):
+            answer = self._refusal(scope, answer)
         if answer is None:
             await self._app(scope, _bounded(receive), _with_headers(send))
         else:
             await answer(scope, receive, _with_headers(send))
 
-    async def _answer(self, scope: Scope, headers: Headers) -> Response | None:
+    async def _answer(self, scope: Scope, receive: Receive, headers: Headers) -> Response | TurnedAway | None:
         """What is said without asking the routes; None where they may be asked, and by whom is known then."""
+        method, path = str(scope["method"]), str(scope["path"])
         refusal = self._access.refused_from(headers)
-        if refusal is None and scope["method"] == "GET" and scope["path"] == "/" and scope["query_string"]:
-            signed_in = self._signed_in(bytes(scope["query_string"]))
-            if signed_in is not None:
-                return signed_in
-        if refusal is None:
-            try:
-                found = await self._asking(str(scope["method"]), str(scope["path"]), headers)
-            except BadInput as error:
-                found = TurnedAway(503, str(error))
-            if isinstance(found, Principal):
-                still = partial(self._still, str(scope["path"]), headers, found)
-                scope.setdefault("state", {}).update(principal=found, still=still)
-            else:
-                refusal = found
         if refusal is not None:
-            return problem_response(refusal.status, "Refused", refusal.reason)
+            return refusal
+        if method in SAFE and path.startswith(OPEN_TO_ALL):
+            return None
+        try:
+            signing = await self._signing(Request(scope, receive), method, path)
+            if signing is not None:
+                return signing
+            found = await self._asking(method, path, headers)
+        except BadInput as error:
+            return TurnedAway(503, str(error))
+        if isinstance(found, TurnedAway):
+            return found
+        still = partial(self._still, path, headers, found)
+        scope.setdefault("state", {}).update(principal=found, still=still)
         length = headers.get("content-length", "0")
         if len(length) > len(str(MOST_BODY_BYTES)) or not length.isdecimal() or int(length) > MOST_BODY_BYTES:
-            return problem_response(413, "Too large", too_large())
+            return TurnedAway(413, too_large())
         return None
+
+    def _refusal(self, scope: Scope, refusal: TurnedAway) -> Response:
+        """As a page for a browser that wants one, else as a problem."""
+        title = {401: "Sign in", 413: "Too large"}.get(refusal.status, "Refused")
+        wants_page = "text/html" in Headers(scope=scope).get("accept", "")
+        if self._told is None or not wants_page or str(scope["path"]).startswith(("/v1/", ASSISTANTS)):
+            return problem_response(refusal.status, "Refused" if title == "Sign in" else title, refusal.reason)
+        return self._told(Request(scope), refusal.status, title, refusal.reason)
+
+    async def _signing(self, request: Request, method: str, path: str) -> Response | TurnedAway | None:
+        """Signing in by the address that was printed or by the form, and out; None where something else is asked."""
+        match method, path:
+            case "GET", "/" if request.scope["query_string"]:
+                return self._signed_in(bytes(request.scope["query_string"]))
+            case "POST", "/sign-in" | "/sign-out" if not request.headers.getlist("origin"):
+                return _NO_PAGE_NAMED
+            case "POST", "/sign-in":
+                return await self._by_form(request)
+            case "POST", "/sign-out":
+                answer = RedirectResponse("/", 303)
+                elsewhere = bool(self._access.names)
+                answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict", secure=elsewhere)
+                return answer
+            case _:
+                return None
+
+    async def _by_form(self, request: Request) -> Response | TurnedAway:
+        """Signed in with the key that the form has."""
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > MOST_SIGN_IN_BYTES:
+                return TurnedAway(413, f"a key has less than {MOST_SIGN_IN_BYTES:,} bytes")
+        cookie = self._cookie_for(_fields(body.decode("latin-1")).get("key", "").strip())
+        return self._with_cookie(cookie, wanted_page(request.scope)) if isinstance(cookie, str) else cookie
 
     async def _asking(self, method: str, path: str, headers: Headers) -> Principal | TurnedAway:
         """Who asks, where they may ask for this now; or a browser does not say which page changes something."""
@@ -236,7 +322,7 @@ class Guard:
         if known is None:
             return TurnedAway(401, _HOW_TO_SIGN_IN if not self._access.names else _HOW_TO_SIGN_IN_ELSEWHERE)
         if not _bearer(headers) and method not in SAFE and not headers.getlist("origin"):
-            return TurnedAway(403, "a change that a browser asks for names its page in `Origin`")
+            return _NO_PAGE_NAMED
         if path == ASSISTANTS and (known.proof or known.name):
             return TurnedAway(
                 403, "assistants ask with the token that `waystation serve` printed for them, on its machine"
@@ -271,23 +357,24 @@ class Guard:
 
     def _signed_in(self, query: bytes) -> Response | None:
         """The way to the pages with a cookie, where the address has the token, or an API key."""
-        try:
-            given = parse_qs(query.decode("latin-1"), max_num_fields=MOST_PARTS).get("token", [])
-        except ValueError:
-            return None
-        cookie = self._cookie_for(given[0]) if len(given) == 1 else ""
-        if not cookie:
-            return None
-        answer = RedirectResponse("/", 303)
+        given = _fields(query.decode("latin-1")).get("token")
+        cookie = self._cookie_for(given) if given is not None else None
+        # Whoever is signed in may come by an address of an earlier run.
+        return self._with_cookie(cookie, "/") if isinstance(cookie, str) else None
+
+    def _with_cookie(self, cookie: str, path: str) -> Response:
+        answer = RedirectResponse(path, 303)
         elsewhere = bool(self._access.names)
         answer.set_cookie(COOKIE, cookie, httponly=True, samesite="strict", path="/", secure=elsewhere)
         return answer
 
-    def _cookie_for(self, given: str) -> str:
+    def _cookie_for(self, given: str) -> str | TurnedAway:
+        if not self._tries.taken("", monotonic()):
+            return TurnedAway(429, _TOO_MANY_TRIES)
         if self._access.is_token(given):
             return self._access.cookie
         holder = self._identities.keys.holder(given) if self._identities is not None else None
-        return "" if holder is None else self._access.cookie_of(given.split("_")[1])
+        return TurnedAway(401, _WRONG_KEY) if holder is None else self._access.cookie_of(given.split("_")[1])
 
 
 def too_large() -> str:

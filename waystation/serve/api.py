@@ -15,7 +15,6 @@ from waystation.client import Client
 from waystation.client.context import AgentAudits, FoundJson
 from waystation.client.lookups import version_of
 from waystation.client.task_json import CancelJson, ReportJson, SessionJson, TaskJson, ViewJson, report_json, task_json
-from waystation.domain.amount import Limit
 from waystation.domain.compaction.audit import ShownTranscript, shown
 from waystation.domain.compaction.history import view
 from waystation.domain.documents import Document
@@ -42,11 +41,11 @@ from waystation.serve.bodies import (
     change,
     fork_off,
     grant,
+    limit_session,
     refuse,
     stop,
     take_in,
     unless_refused,
-    written_limit,
 )
 from waystation.serve.listeners import EVENT_STREAM, Feed
 from waystation.serve.principals import Principal
@@ -308,11 +307,10 @@ async def get_sessions(client: Asking, first: First = 0, count: Count = MOST_ON_
     return await client.sessions(first, count)
 
 
-@v1.put("/sessions/{session}/limit")
+@v1.put("/sessions/{session:path}/limit")
 async def put_limit_session(
     client: Asking, session: Annotated[str, Path(min_length=1, max_length=200)], wanted: SessionLimit
 ) -> SessionJson:
     """Set what all tasks of a session may spend together."""
-    limit = written_limit(wanted.budget) or Limit()
-    await client.set_session_limit(session, limit)
+    limit = await limit_session(client, session, wanted.budget)
     return SessionJson(session=session, limit_tokens=limit.tokens, limit_usd=limit.usd)

@@ -6,6 +6,7 @@ import secrets
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from socket import socket
 from typing import Any, NamedTuple
@@ -38,6 +39,7 @@ from waystation.domain.errors import (
 from waystation.domain.foreign import plain
 from waystation.domain.memory import Excerpt, MemoryQuery
 from waystation.serve.access import ASSISTANTS, MOST_BODY_BYTES, Guard, SignIn, problem_response
+from waystation.serve.bodies import fault_words
 from waystation.serve.listeners import Feed
 from waystation.serve.principals import Identities
 from workers.memory import MemoryReader
@@ -149,7 +151,7 @@ def application(site: Site, client: Client, tenant: str, asked: LetIn) -> ASGIAp
     app.add_exception_handler(ValidationError, told)
     app.add_exception_handler(HTTPException, told)
     app.add_exception_handler(Exception, told)
-    return Guard(app, signs_in, asked.identities)
+    return Guard(app, signs_in, asked.identities, site.failed)
 
 
 def _for_assistants(assistants: MCPServer[Any] | None) -> list[BaseRoute]:
@@ -164,7 +166,7 @@ def _for_assistants(assistants: MCPServer[Any] | None) -> list[BaseRoute]:
 def _problem(error: Exception) -> tuple[int, str, str]:
     match error:
         case HTTPException():
-            return error.status_code, "Refused", str(error.detail)
+            return _refusal(error.status_code, str(error.detail))
         case RequestValidationError() | ValidationError():
             return _faults(error)
         case UnknownTask() | TextMissing():
@@ -182,12 +184,20 @@ def _problem(error: Exception) -> tuple[int, str, str]:
             return 500, "Failed", f"{type(error).__name__}: the terminal in which the server runs says more"
 
 
+def _refusal(status: int, why: str) -> tuple[int, str, str]:
+    """Whatever a route refused; or there is none, of which the framework says no more than that."""
+    if why != HTTPStatus(status).phrase:
+        return status, "Refused", why
+    missing = "nothing for this method" if status == HTTPStatus.METHOD_NOT_ALLOWED else "nothing"
+    return status, "Not found", f"there is {missing} at this address: /v1/openapi.json lists what is"
+
+
 def _faults(error: RequestValidationError | ValidationError) -> tuple[int, str, str]:
     """What is wrong, by place, without what was given. An address that can be no task's is none."""
     faults = [(tuple(map(str, fault["loc"])), str(fault["msg"])) for fault in error.errors()]
     if any(place[:1] == ("path",) for place, _ in faults):
         return 404, "Not found", "there is nothing at this address"
-    return 422, "Cannot be used", "; ".join(f"{'.'.join(place)}: {plain(words)}" for place, words in faults)
+    return 422, "Cannot be used", "; ".join(f"{'.'.join(place)}: {fault_words(words)}" for place, words in faults)
 
 
 def _line(error: Exception) -> str:

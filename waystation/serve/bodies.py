@@ -1,12 +1,18 @@
 """What the routes of `api.py` and the forms of `pages.py` ask for: who asks, with what, and what is done with it."""
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal, Protocol
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path as File
+from tempfile import TemporaryDirectory
+from typing import Annotated, Literal, NamedTuple, Protocol
 
 from fastapi import Depends, Header, Path, Request
 from pydantic import Field, ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
+from waystation.adapters.documents.sources import Named, load_documents, unique_names
 from waystation.client import Client
 from waystation.client.sessions import ForkWish
 from waystation.client.task_json import CancelJson
@@ -17,7 +23,7 @@ from waystation.domain.foreign import ServerNames, plain
 from waystation.domain.memory import Excerpt, MemoryQuery
 from waystation.domain.procedures import Procedures
 from waystation.domain.signals import Action, Answer, EditInput
-from waystation.domain.task import SourceDocument, TaskRequest, own_session
+from waystation.domain.task import SourceDocument, TaskRequest, TaskTerms, own_session
 from waystation.domain.value import Input
 from waystation.serve.access import Who
 from waystation.serve.listeners import Feed
@@ -25,6 +31,8 @@ from waystation.serve.principals import Principal
 from waystation.task_view import Submitted
 
 MOST_DOCUMENTS = 1_000
+LONGEST_UPLOAD_NAME = 200
+"""Bytes. File systems take 255."""
 
 
 class ByTenant(Protocol):
@@ -63,6 +71,8 @@ class NewTask(Input):
     session: str | None = Field(default=None, min_length=1, max_length=200)
     budget: str | None = Field(default=None, max_length=60)
     mode: Mode | None = None
+    review_plan: bool | None = None
+    """Whether the plan waits for a person before any step begins; by default as the settings say."""
     servers: ServerNames | None = None
     """Tool servers of the workers, by name; without any, those of the session's newest task."""
     procedures: Procedures = ()
@@ -127,6 +137,11 @@ class SessionLimit(Input):
     budget: str | None = Field(max_length=60)
 
 
+def fault_words(message: str) -> str:
+    """What pydantic says is wrong, in our words where they are ours."""
+    return plain(message.removeprefix("Value error, "))
+
+
 def written_limit(text: str | None) -> Limit | None:
     """As it was written. Raises BadInput."""
     if not text:
@@ -137,17 +152,74 @@ def written_limit(text: str | None) -> Limit | None:
         raise BadInput(str(error)) from error
 
 
+async def uploaded(files: Sequence[UploadFile]) -> tuple[SourceDocument, ...]:
+    """Their texts, read as those of `submit --docs` are. A file's name is no path here. Raises BadInput."""
+    if not files:
+        return ()
+    with TemporaryDirectory() as folder:
+        for number, file in enumerate(files):
+            own = File(folder) / str(number)
+            own.mkdir()
+            (own / file_name(file.filename or "")).write_bytes(await file.read())
+        try:
+            loaded = await run_in_threadpool(load_documents, [File(folder)])
+        except BadInput as error:
+            raise BadInput(_as_given(str(error), folder, len(files))) from None
+    if loaded.left_out:
+        raise BadInput("; ".join(f"{_without_folder(one.name)}: {one.reason}" for one in loaded.left_out))
+    names = unique_names([Named(_without_folder(one.name), one.name) for one in loaded.documents])
+    return tuple(one.model_copy(update={"name": name}) for one, name in zip(loaded.documents, names, strict=True))
+
+
+def _without_folder(name: str) -> str:
+    """The name that it had before it got a folder of its own."""
+    return name.partition("/")[2] or name
+
+
+def _as_given(words: str, folder: str, files: int) -> str:
+    """What is said of all of them, by the names that they came with."""
+    words = words.replace(f"cannot use {folder}: no file in it can be read", "none of these files can be read")
+    for number in range(files):
+        words = words.replace(f"({number}/", "(").replace(f"; {number}/", "; ")
+    return words
+
+
+def file_name(given: str) -> str:
+    """The last part of what a browser called a file, without signs that lead elsewhere or hide it."""
+    last = plain(given).replace("\\", "/").rpartition("/")[2]
+    kept = "".join(sign for sign in last if sign not in "\n\t\0")
+    return kept.encode(errors="replace")[-LONGEST_UPLOAD_NAME:].decode(errors="ignore").lstrip(".") or "document.txt"
+
+
 async def take_in(client: Client, tenant: str, new: NewTask, request_id: str) -> Submitted:
     """Submit it. Raises BadInput where there is nothing to work on, and as `Client.submit` does."""
     session = own_session(request_id) if new.session is None else new.session
     documents = new.documents or await client.documents_of_session(session)
     if not documents:
         raise BadInput("give the documents to work on, or the session of an earlier task to go on with those of it")
-    told = new.model_dump(include={"question", "instructions", "accept", "mode", "procedures", "servers"})
+    told = new.model_dump(
+        include={"question", "instructions", "accept", "mode", "review_plan", "procedures", "servers"}
+    )
     request = TaskRequest.model_validate(
         {**told, "tenant": tenant, "session": session, "request_id": request_id, "budget": written_limit(new.budget)}
     )
     return await client.submit(request, documents)
+
+
+async def usual_terms(client: Client, tenant: str) -> TaskTerms | None:
+    """Those of a task of which nothing is said; None where the settings allow none."""
+    try:
+        request = TaskRequest.model_validate({"question": "?", "tenant": tenant, "request_id": "usual"})
+        return (await client.prepare(request)).terms
+    except BadInput:
+        return None
+
+
+async def limit_session(client: Client, session: str, budget: str | None) -> Limit:
+    """What all tasks of a session may spend together from now on; without a budget no limit. Raises BadInput."""
+    limit = written_limit(budget) or Limit()
+    await client.set_session_limit(session, limit)
+    return limit
 
 
 async def stop(client: Client, task: str) -> CancelJson:
@@ -193,6 +265,32 @@ async def refuse_each(
         return dict.fromkeys(request_ids, _failed(error))
 
 
+AnswersEach = Callable[[Client, str, Sequence[str], Grant, Principal], Awaitable[Mapping[str, Answer]]]
+
+
+class AnswerToOne(NamedTuple):
+    """What became of one of several answers."""
+
+    task_id: str
+    request_id: str
+    answer: Answer
+
+
+async def answer_chosen(
+    client: Client, chosen: Sequence[str], said: Grant, who: Principal, answer_each: AnswersEach
+) -> tuple[AnswerToOne, ...]:
+    """Answer all these requests, named by task and id, those of different tasks at once; what became of each."""
+    by_task: dict[str, list[str]] = {}
+    for task, _, request_id in (one.partition("/") for one in dict.fromkeys(chosen)):
+        by_task.setdefault(task, []).append(request_id)
+    found = await asyncio.gather(*(answer_each(client, task, ids, said, who) for task, ids in by_task.items()))
+    return tuple(
+        AnswerToOne(task, request_id, answer)
+        for task, answers in zip(by_task, found, strict=True)
+        for request_id, answer in answers.items()
+    )
+
+
 def _failed(error: WaystationError) -> Answer:
     return Answer(outcome="refused", reason=plain(" ".join(str(error).split())))
 
@@ -202,7 +300,7 @@ async def change(client: Client, task: str, wanted: NewEdit, who: Principal) -> 
     try:
         edit = EditInput(**wanted.model_dump(exclude={"instructions", "by"}), by=who.name or wanted.by)
     except ValidationError as error:
-        raise BadInput("; ".join(plain(str(fault["msg"])) for fault in error.errors())) from error
+        raise BadInput("; ".join(fault_words(str(fault["msg"])) for fault in error.errors())) from error
     return await client.edit(await client.resolve(task), edit, wanted.instructions)
 
 

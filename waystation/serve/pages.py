@@ -1,12 +1,11 @@
 """The pages: tasks with what waits for a person, and one task with its plan, money, requests and report."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
-from pathlib import Path
+from http import HTTPStatus
 from secrets import token_hex
-from tempfile import TemporaryDirectory
 from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Query, Request
@@ -16,19 +15,17 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from waystation.adapters.documents.sources import Named, load_documents, unique_names
+from waystation.adapters.clock import utc_now
 from waystation.client import Client
 from waystation.client.context import where
 from waystation.client.lookups import NEWEST
 from waystation.domain.amount import Amount
 from waystation.domain.compaction.audit import shown
 from waystation.domain.errors import BadInput, Unreachable
-from waystation.domain.foreign import plain
 from waystation.domain.memory import Excerpt
 from waystation.domain.progress import SpentBy
-from waystation.domain.signals import Answer
-from waystation.domain.task import SourceDocument, TaskPhase
-from waystation.serve.access import SignIn, Who
+from waystation.domain.task import TaskPhase
+from waystation.serve.access import SAFE, SIGN_IN, SignIn, Who, principal_of, wanted_page
 from waystation.serve.api import (
     LAST_NUMBER,
     MOST_ON_A_PAGE,
@@ -48,26 +45,31 @@ from waystation.serve.bodies import (
     NewFork,
     NewTask,
     TaskPath,
+    answer_chosen,
     change,
     fork_off,
     grant,
     grant_each,
+    limit_session,
     refuse,
     refuse_each,
     stop,
     take_in,
+    uploaded,
+    usual_terms,
 )
 from waystation.serve.pictures import spent_days
+from waystation.serve.principals import UNKNOWN_PRINCIPAL
 from waystation.serve.task_page import Links, cited_lines, exported_of, rendered, report_markup, run_file, shown_task
-from waystation.task_view import pending
+from waystation.task_view import TaskFilter, pending
 
 AT_ONCE = 50
 """Requests that one confirmation answers."""
 MOST_FILES, MOST_FIELDS = 200, AT_ONCE + 20
 GOING_ON_SECONDS, GOING_ON_LOOK_SECONDS = 10.0, 0.2
 """Until a worker has taken up a task that was over."""
-LONGEST_UPLOAD_NAME = 200
-"""Bytes. File systems take 255."""
+
+_NOT_TAKEN = "what you sent was not taken: sign in, then go back to where you wrote it and send it again"
 
 pages = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -80,12 +82,21 @@ def _access(request: Request) -> SignIn:
 
 
 def _page(request: Request, name: str, status: int = 200, **shown_there: object) -> HTMLResponse:
-    return HTMLResponse(rendered(name, mark=_access(request).mark, **shown_there), status)
+    who = principal_of(request)
+    return HTMLResponse(rendered(name, mark=_access(request).mark, who=who, **shown_there), status)
 
 
 def error_page(request: Request, status: int, title: str, detail: str) -> Response:
-    """What went wrong and what to do, with the way back."""
-    return _page(request, "error.html", status, title=title, detail=detail)
+    """What went wrong and what to do, with the way back; or the form for a key, where nobody is signed in.
+
+    It is asked for before the routes, too, where no application and nobody is known.
+    """
+    who = request.scope.get("state", {}).get("principal", UNKNOWN_PRINCIPAL)
+    if status != HTTPStatus.UNAUTHORIZED:
+        return HTMLResponse(rendered("error.html", title=title, detail=detail, who=who), status)
+    tried = request.url.path == SIGN_IN
+    remark = detail if tried else "" if request.method in SAFE else _NOT_TAKEN
+    return HTMLResponse(rendered("sign_in.html", remark=remark, who=who, to=wanted_page(request.scope)), status)
 
 
 @asynccontextmanager
@@ -116,7 +127,7 @@ class TasksPageQuery(TaskQuery):
 
 
 @pages.get("/")
-async def front(request: Request, client: Asking, query: Annotated[TasksPageQuery, Query()]) -> HTMLResponse:
+async def front(request: Request, client: Asking, who: Who, query: Annotated[TasksPageQuery, Query()]) -> HTMLResponse:
     """What waits for a person, the newest tasks or those that are looked for, and the form for another."""
     views = await client.tasks(query.wanted)
     try:
@@ -135,6 +146,8 @@ async def front(request: Request, client: Asking, query: Annotated[TasksPageQuer
         waiting=waiting,
         remark=remark,
         request_id=token_hex(8),
+        now=utc_now(),
+        terms=await usual_terms(client, who.tenant),
     )
 
 
@@ -152,31 +165,15 @@ async def answers_page(
     return _page(request, "answers.html", waiting=found, gone=len({*chosen} - waiting.keys()), together=together)
 
 
-class AnswerToOne(NamedTuple):
-    """What became of one of several answers."""
-
-    task_id: str
-    request_id: str
-    answer: Answer
-
-
 @pages.post("/answers/approve")
 @pages.post("/answers/deny")
 async def answer_by_form(request: Request, client: Asking, who: Who) -> HTMLResponse:
     """Grant or refuse all requests that the form names, each by itself, and say what became of each."""
-    by_task: dict[str, list[str]] = {}
     async with _form(request) as form:
         chosen = [one for one in form.getlist("request") if isinstance(one, str)]
         said = Grant(**_answer_of(form) | {"request_id": "each"})
-    for task, _, request_id in (one.partition("/") for one in dict.fromkeys(chosen)):
-        by_task.setdefault(task, []).append(request_id)
     answer_each = grant_each if request.url.path.endswith("/approve") else refuse_each
-    found = await asyncio.gather(*(answer_each(client, task, ids, said, who) for task, ids in by_task.items()))
-    each = [
-        AnswerToOne(task, request_id, answer)
-        for task, answers in zip(by_task, found, strict=True)
-        for request_id, answer in answers.items()
-    ]
+    each = await answer_chosen(client, chosen, said, who, answer_each)
     return _page(request, "answered.html", each=each)
 
 
@@ -209,6 +206,26 @@ async def sessions_page(request: Request, client: Asking, first: First = 0) -> H
     found = await client.sessions(first, MOST_ON_A_PAGE + 1)
     behind = first + MOST_ON_A_PAGE if len(found) > MOST_ON_A_PAGE else None
     return _page(request, "sessions.html", sessions=found[:MOST_ON_A_PAGE], first=first, behind=behind)
+
+
+SessionName = Annotated[str, Query(min_length=1, max_length=200)]
+
+
+@pages.get("/session")
+async def session_page(request: Request, client: Asking, name: SessionName) -> HTMLResponse:
+    """One line of work: its newest tasks, what they spent, and the form for what all of them may spend."""
+    tasks = await client.tasks(TaskFilter(session=name))
+    return _page(request, "session.html", session=name, tasks=tasks, newest=NEWEST, now=utc_now(), limit_set=None)
+
+
+@pages.post("/session/limit")
+async def session_limit_by_form(request: Request, client: Asking) -> HTMLResponse:
+    """Set what all tasks of a session may spend together; nothing given: without a limit."""
+    async with _form(request) as form:
+        name, budget = _field(form, "name"), _field(form, "budget")
+    limit_set = await limit_session(client, name, budget)
+    tasks = await client.tasks(TaskFilter(session=name))
+    return _page(request, "session.html", session=name, tasks=tasks, newest=NEWEST, now=utc_now(), limit_set=limit_set)
 
 
 class FoundStretch(NamedTuple):
@@ -340,34 +357,12 @@ async def submit_by_form(request: Request, client: Asking, who: Who) -> Redirect
             question=_field(form, "question"),
             session=_field(form, "session") or None,
             budget=_field(form, "budget") or None,
+            review_plan=True if _field(form, "review_plan") else None,
             documents=await uploaded(files),
         )
         request_id = _field(form, "request_id") or token_hex(8)
     submitted = await take_in(client, who.tenant, new, request_id)
     return RedirectResponse(f"/tasks/{submitted.task_id}", 303)
-
-
-async def uploaded(files: Sequence[UploadFile]) -> tuple[SourceDocument, ...]:
-    """Their texts, read as those of `submit --docs` are. A file's name is no path here. Raises BadInput."""
-    if not files:
-        return ()
-    with TemporaryDirectory() as folder:
-        for number, file in enumerate(files):
-            own = Path(folder) / str(number)
-            own.mkdir()
-            (own / file_name(file.filename or "")).write_bytes(await file.read())
-        loaded = await run_in_threadpool(load_documents, [Path(folder)])
-    if loaded.left_out:
-        raise BadInput("; ".join(f"{one.name}: {one.reason}" for one in loaded.left_out))
-    names = unique_names([Named(one.name.partition("/")[2] or one.name, one.name) for one in loaded.documents])
-    return tuple(one.model_copy(update={"name": name}) for one, name in zip(loaded.documents, names, strict=True))
-
-
-def file_name(given: str) -> str:
-    """The last part of what a browser called a file, without signs that lead elsewhere or hide it."""
-    last = plain(given).replace("\\", "/").rpartition("/")[2]
-    kept = "".join(sign for sign in last if sign not in "\n\t\0")
-    return kept.encode(errors="replace")[-LONGEST_UPLOAD_NAME:].decode(errors="ignore").lstrip(".") or "document.txt"
 
 
 @pages.post("/tasks/{task}/approve")

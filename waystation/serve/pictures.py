@@ -6,13 +6,13 @@ Drawn by the server, the lanes of events alone: marks are links, and nothing of 
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from functools import reduce
 from typing import Literal, NamedTuple
 
-from waystation.domain.amount import amount_text, dollars, limit_text
+from waystation.domain.amount import amount_text, dollars, limit_text, short_tokens
 from waystation.domain.events import TaskEvent
-from waystation.domain.plan import PlanVersion
+from waystation.domain.plan import PLANNING_ID, PlanVersion
 from waystation.domain.progress import Spending, SpentBy, SpentLine, spent_by
 from waystation.domain.task import BudgetProgress
 
@@ -23,6 +23,13 @@ THINNEST = 3.0
 CURVE_HEIGHT = 90
 MOST_CALLS = 80
 """Of a lane. With more, calls that follow each other are one mark: nobody can point at what is a few units wide."""
+MOST_TICKS, DAY = 5, 86_400
+TICK_UNITS = ((DAY, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+TICK_STEPS = (
+    *(0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200),
+    *(DAY * one for one in (1, 2, 5, 10, 20, 50, 100, 200)),
+)
+"""Seconds between two moments over the lanes."""
 THINNED = 2.0
 """So far apart are points of a line at least, but for its last one."""
 BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y = 190, 46, 50, 16
@@ -165,8 +172,10 @@ def timeline(events: Sequence[TaskEvent], now: datetime | None) -> Timeline | No
         return None
     clock = _Clock(events[0].at, max([events[-1].at, *([now] if now else [])]))
     by_agent: defaultdict[str, list[TaskEvent]] = defaultdict(list)
-    for one in of_agents:
-        by_agent[one.agent].append(one)
+    for one in events:
+        agent = one.agent or (PLANNING_ID if one.kind == "planned" and PLANNING_ID in by_agent else "")
+        if agent:
+            by_agent[agent].append(one)
     fullest = max([one.context for one in of_agents]) or 1
     lanes = tuple(
         AgentLane(agent, TOP + row * ROW, _marks(own, clock, now), _context(own, clock, TOP + row * ROW, fullest))
@@ -177,17 +186,12 @@ def timeline(events: Sequence[TaskEvent], now: datetime | None) -> Timeline | No
 
 
 def _marks(events: Sequence[TaskEvent], clock: _Clock, now: datetime | None) -> tuple[Mark, ...]:
-    found = [*_stretches(events, clock, now), *_calls(events, clock)]
+    found = [*_legs(events, clock, now), *_pauses(events, clock, now), *_calls(events, clock)]
     for one in events:
         if one.kind in {"compacted", "rewound"}:
             kind: MarkKind = "rewound" if one.kind == "rewound" else "compacted"
             found.append(Mark(kind, clock.at(one.at), THINNEST, f"{one.detail}, {one.reference}", f"c-{one.reference}"))
     return tuple(found)
-
-
-def _stretches(events: Sequence[TaskEvent], clock: _Clock, now: datetime | None) -> list[Mark]:
-    """Legs and pauses."""
-    return [*_legs(events, clock, now), *_pauses(events, clock, now)]
 
 
 def _legs(events: Sequence[TaskEvent], clock: _Clock, now: datetime | None) -> list[Mark]:
@@ -205,8 +209,9 @@ def _legs(events: Sequence[TaskEvent], clock: _Clock, now: datetime | None) -> l
             case "compacted" | "edited" | "rewound":
                 # Who did it between two legs had taken the agent over for that.
                 passed_on = True
-            case "left" if began is not None:
-                found.append(_stretch("leg", began, one.at, clock, f"leg {one.reference}: {one.detail}"))
+            case "left" | "planned" if began is not None:
+                words = f"leg {one.reference}: {one.detail}" if one.kind == "left" else "planning"
+                found.append(_stretch("leg", began, one.at, clock, words))
                 began = None
             case _:
                 pass
@@ -308,16 +313,12 @@ def _height(spent: int, whole: int) -> float:
 
 
 def _ticks(clock: _Clock) -> tuple[Tick, ...]:
-    whole = clock.last - clock.first
-    return tuple(
-        Tick(clock.at(clock.first + whole * part / 4), _after((whole * part / 4).total_seconds())) for part in range(5)
-    )
-
-
-def _after(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7_200 else f"{seconds / 3_600:.1f} h"
+    """At round moments: what was rounded for its words alone would stand at the wrong place."""
+    whole = (clock.last - clock.first).total_seconds()
+    step = next((one for one in TICK_STEPS if one * MOST_TICKS >= whole), whole)
+    size, unit = next(one for one in TICK_UNITS if one[0] <= max(step, 1))
+    each = [step * number for number in range(1 + int(whole / step))]
+    return tuple(Tick(clock.at(clock.first + timedelta(seconds=at)), f"{at / size:.4g} {unit}") for at in each)
 
 
 DAYS_HEIGHT, DAYS_LEFT, DAYS_FOOT = 220, 84, 24
@@ -415,7 +416,10 @@ def spent_days(spending: Spending, by: SpentBy) -> SpentDays:
         for place, day in enumerate(days)
     )
     amounts = [number * scale.step for number in range(scale.steps + 1)]
-    steps = tuple((scale.y(amount), scale.words(amount)) for amount in amounts)
+    # What is too long for its room beside the picture would lose its first digits.
+    steps = tuple(
+        (scale.y(one), dollars(one) if scale.in_dollars else f"{short_tokens(one)} tokens") for one in amounts
+    )
     return SpentDays(WIDTH, DAYS_HEIGHT, DAYS_LEFT, DAYS_HEIGHT - DAYS_FOOT, bars, steps, tuple(groups.values()))
 
 

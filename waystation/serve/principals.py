@@ -61,6 +61,10 @@ class Principal(Value):
         return Verified(name=self.name, proof=self.proof) if self.proof else claimed
 
 
+UNKNOWN_PRINCIPAL = Principal(name="", tenant="", role="read")
+"""Before anybody is known."""
+
+
 class ApiKey(Value):
     """One key, without what opens."""
 

@@ -5,13 +5,14 @@ Whatever a document, a model or a person wrote is text here: escaped by the temp
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import partial
 from html import unescape
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
-from pydantic import JsonValue
 from starlette.concurrency import run_in_threadpool
 
 from waystation.adapters.clock import utc_now
@@ -20,12 +21,20 @@ from waystation.client import Client
 from waystation.domain.amount import amount_text, cents, limit_text
 from waystation.domain.approvals import plan_waits
 from waystation.domain.compaction.audit import shown
-from waystation.domain.details import answer_text, denial_text, estimate_line, hidden_text, least_text
+from waystation.domain.details import (
+    answer_text,
+    denial_text,
+    estimate_line,
+    hidden_text,
+    least_text,
+    moment_text,
+    span_text,
+)
 from waystation.domain.events import TaskEvent
 from waystation.domain.exports import ExportedReport, Imprint, NumberedSource, stored_report
-from waystation.domain.foreign import plain
+from waystation.domain.foreign import plain, said_name
 from waystation.domain.privacy import PLACEHOLDER
-from waystation.domain.task import Approval
+from waystation.domain.progress import Bill
 from waystation.markdown import exported_report
 from waystation.serve.listeners import KnownEvents
 from waystation.serve.pictures import BOX_HEIGHT, BOX_WIDTH, Picture, Timeline, bar, picture, timeline
@@ -64,15 +73,6 @@ def for_what(one: PendingApproval) -> Sequence[tuple[str, str]]:
     return tuple(rows)
 
 
-def _answered(approval: Approval) -> str:
-    return answer_text(approval, over=True)
-
-
-def _written(value: JsonValue) -> str:
-    """Arguments of a call as people read them."""
-    return json.dumps(value, ensure_ascii=False, indent=1)
-
-
 _TEMPLATES = Environment(
     loader=PackageLoader("waystation.serve"),
     autoescape=True,
@@ -84,8 +84,11 @@ _TEMPLATES = Environment(
 _SHOWN: Mapping[str, object] = {
     "bar": bar,
     "for_what": for_what,
-    "answered": _answered,
-    "written": _written,
+    "answered": partial(answer_text, over=True),
+    "written": partial(json.dumps, ensure_ascii=False, indent=1),
+    "moment": moment_text,
+    "span": span_text,
+    "name": said_name,
     "amount": amount_text,
     "limit": limit_text,
     "money": cents,
@@ -122,6 +125,8 @@ class ShownTask(NamedTuple):
     """A task as its page shows it."""
 
     view: TaskView
+    now: datetime
+    bill: Bill
     lanes: Timeline | None
     graph: Picture | None
     report: Markup | None
@@ -137,12 +142,14 @@ async def shown_task(
 ) -> ShownTask:
     """The task as it is now; where no server answers, as the store has it. Raises UnknownTask."""
     view = await client.with_stored(await client.with_origins(await client.last_known(task_id)))
-    progress = view.progress
+    progress, now = view.progress, utc_now()
     states = {step.id: str(step.state) for step in progress.steps}
     exported = await exported_of(client, view)
     return ShownTask(
         view=view,
-        lanes=timeline(events, None if progress.phase.over else utc_now()),
+        now=now,
+        bill=await client.bill(task_id),
+        lanes=timeline(events, None if progress.phase.over else now),
         graph=picture(view.plans[-1], states) if view.plans else None,
         report=None if exported is None else await report_markup(exported, task_id, kind),
         links=Links(task_id, kind),
@@ -191,7 +198,6 @@ async def run_file(client: Client, task_id: str) -> str:
     """
     parts = await shown_task(client, task_id, await KnownEvents(client).of(task_id), "file")
     logs = {agent: shown(await client.transcript(task_id, agent)) for agent in parts.agents}
-    bill = await client.bill(task_id)
     style = Markup((FOLDER / "static" / "style.css").read_text(encoding="utf-8"))
     return await run_in_threadpool(
         lambda: rendered(
@@ -200,9 +206,7 @@ async def run_file(client: Client, task_id: str) -> str:
             policy=FILE_POLICY,
             style=style,
             logs={agent: log for agent, log in logs.items() if log.messages},
-            bill=bill,
             waiting=(),
-            written_at=utc_now(),
         )
     )
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Label, Row, RowMapping, Select, Table, func, insert, select, update
+from sqlalchemy import ColumnElement, Label, Row, RowMapping, Select, Table, func, insert, literal, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import (
@@ -293,12 +293,15 @@ def _by_day(
     """Of charges or intents, by agent run, model and day; proofs of whose they are are read, too. One more than can be
     shown at most.
     """
-    moment = table.c.at if connection.dialect.name == "sqlite" else func.timezone("UTC", table.c.at)
-    chosen = select(table.c.run_id, table.c.model, func.date(moment).label("day"), *sums)
+    sqlite = connection.dialect.name == "sqlite"
+    moment = table.c.at if sqlite else func.timezone("UTC", table.c.at)
+    # By the index of runs SQLite would fetch the rows of all days one by one; as they lie, they take a fifth of it.
+    run = (table.c.run_id + literal("") if sqlite else table.c.run_id).label("of_run")
+    chosen = select(run, table.c.model, func.date(moment).label("day"), *sums)
     within = chosen.where(table.c.at >= days.begin, table.c.at < days.end)
     # Added up before it is known whose they are: a look at the run of each charge takes twice as long.
-    added = within.group_by(table.c.run_id, table.c.model, "day").subquery()
-    whose = select(runs.c.task_id, runs.c.role, runs.c.proof, added).join(added, added.c.run_id == runs.c.run_id)
+    added = within.group_by("of_run", table.c.model, "day").subquery()
+    whose = select(runs.c.task_id, runs.c.role, runs.c.proof, added).join(added, added.c.of_run == runs.c.run_id)
     return whose.where(owned(runs, reader)).limit(MOST_SPENT_LINES + 1)
 
 

@@ -1,0 +1,115 @@
+"""What is handed in by the forms of the pages, and what of it cannot be used."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from io import BytesIO
+from pathlib import Path
+
+import httpx2
+import pytest
+from starlette.datastructures import UploadFile
+
+from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE, served
+from tests.ended_tasks import keep_ended_task
+from waystation.client import Client
+from waystation.domain.errors import BadInput
+from waystation.domain.task import SourceDocument, TaskRequest, TaskRow
+from waystation.serve.access import needed_role
+from waystation.serve.app import LetIn, application
+from waystation.serve.bodies import LONGEST_UPLOAD_NAME, file_name, uploaded
+from waystation.settings import Settings
+from waystation.task_view import Submitted
+
+NO_TIME = timedelta()
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
+    return Settings(home=tmp_path / "home", offline=True)
+
+
+class Taking(Client):
+    """Keeps what is handed in, since no server is there."""
+
+    taken: TaskRequest | None = None
+
+    async def submit(
+        self, request: TaskRequest | TaskRow, documents: Sequence[SourceDocument], *, start_timeout: timedelta = NO_TIME
+    ) -> Submitted:
+        """See base class."""
+        assert isinstance(request, TaskRequest)
+        self.taken = request
+        return Submitted(task_id="task-0000000000000000", workflow_id="w", run_id=None, ui_url=None)
+
+
+async def test_the_form_has_a_plan_wait_and_says_what_a_task_may_spend_before_it_is_handed_in(
+    settings: Settings,
+) -> None:
+    async with await Taking.connect(settings) as client:
+        transport = httpx2.ASGITransport(app=application(SITE, client, settings.tenant, LetIn(ACCESS)))
+        async with httpx2.AsyncClient(transport=transport, base_url=HERE) as asking:
+            front = await asking.get("/", headers=BEARER)
+            waits: list[bool | None] = []
+            for box in ({}, {"review_plan": "yes"}):
+                form = {"mark": ACCESS.mark, "question": "Which?", "budget": "9k", **box}
+                answer = await asking.post(
+                    "/tasks", headers=BEARER, data=form, files={"documents": ("a.md", b"# A\n\nwords")}
+                )
+                assert answer.headers["location"] == "/tasks/task-0000000000000000"
+                assert client.taken is not None
+                waits.append(client.taken.review_plan)
+    assert waits == [None, True]
+    assert "Nothing said, a task may spend 600,000 tokens, each agent of it 100,000 tokens" in front.text
+
+
+async def test_a_sessions_page_sets_its_limit_for_those_who_may_and_says_how_amounts_are_written(
+    settings: Settings,
+) -> None:
+    task = await keep_ended_task(settings)
+    async with served(settings) as asking:
+        page = await asking.get("/session?name=default", headers=BEARER)
+        form = {"mark": ACCESS.mark, "name": "default"}
+        unread = await asking.post("/session/limit", headers=BEARER, data={**form, "budget": "lots"})
+        away = await asking.post("/session/limit", headers=BEARER, data={**form, "budget": "2M"})
+        forged = await asking.post("/session/limit", headers=BEARER, data={"name": "default", "budget": "2M"})
+    assert 'action="/session/limit"' in page.text
+    assert f'href="/tasks/{task}"' in page.text
+    assert (unread.status_code, "write it like 600k" in unread.text) == (400, True)
+    assert (away.status_code, forged.status_code) == (503, 403)
+    assert needed_role("POST", "/session/limit") == "approve"
+
+
+async def test_what_is_uploaded_has_names_that_are_apart_and_fit_any_folder() -> None:
+    given = ("../x.md", "x.md", "\u5b57" * 110 + ".md")
+    documents = await uploaded([UploadFile(BytesIO(b"# A\n\nwords"), filename=name) for name in given])
+    names = [one.name for one in documents]
+    assert names[:2] == ["0/x.md", "1/x.md"]
+    assert names[2].endswith("\u5b57.md")
+    assert len(names[2].encode()) <= LONGEST_UPLOAD_NAME
+
+
+async def test_what_cannot_be_read_of_an_upload_is_told_by_the_name_that_it_was_given() -> None:
+    for names, said in (
+        (["scan.xyz"], r"^none of these files can be read \(scan\.xyz: binary, not text\)\. Give"),
+        (["scan.xyz", "a.md"], r"^scan\.xyz: binary, not text$"),
+    ):
+        with pytest.raises(BadInput, match=said):
+            await uploaded(
+                [UploadFile(BytesIO(b"# A" if name == "a.md" else bytes(range(256))), filename=name) for name in names]
+            )
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("../../etc/passwd", "passwd"),
+        ("C:\\x\\a.md", "a.md"),
+        (".bashrc", "bashrc"),
+        ("..", "document.txt"),
+        ("/", "document.txt"),
+        ("a\0b\n.md", "a␀b.md"),
+    ],
+)
+def test_a_files_name_is_no_path(given: str, kept: str) -> None:
+    assert file_name(given) == kept
