@@ -331,7 +331,7 @@ _BESIDE = (
 )
 
 
-def fields(text: str, lowered: str) -> Iterator[Hit]:
+def in_fields(text: str, lowered: str) -> Iterator[Hit]:
     """What is a password by the field that it is in; what nobody takes for a word, beside an address or a network."""
     for pattern in _IN_FIELDS:
         for match in pattern.matches(text, lowered):

@@ -27,7 +27,7 @@ from waystation.adapters.presidio.assignments import (
 )
 from waystation.adapters.presidio.columns import in_columns
 from waystation.adapters.presidio.formats import FormatRecognizer, Hinted, Hit
-from waystation.adapters.presidio.private_keys import codes, fields, named_keys, private_keys, recovery
+from waystation.adapters.presidio.private_keys import codes, in_fields, named_keys, private_keys, recovery
 from waystation.adapters.presidio.structures import inserted, paired, structured
 from waystation.patterns import proven
 
@@ -426,7 +426,7 @@ class SecretRecognizer(FormatRecognizer):
         yield from chain(
             issued(text), assigned(text), carried(text), typed(text), codes(text), paired(text), fallbacks(text)
         )
-        yield from chain(named_keys(text, lowered), recovery(text, lowered), fields(text, lowered))
+        yield from chain(named_keys(text, lowered), recovery(text, lowered), in_fields(text, lowered))
         for match in _LIKELY.finditer(text):
             if _is_random(match["secret"]):
                 yield Hit("SECRET", *match.span("secret"), 0.6)
