@@ -287,6 +287,7 @@ async def test_a_token_says_who_asks_and_clocks_may_be_a_little_apart(provider: 
     wanted = Principal(name="ada@example.org", tenant="harbours", role="approve", proof=f"token of {ISSUER}")
     assert await provider.holder(token(claims())) == wanted
     assert await provider.holder(token(late)) == wanted
+    assert await provider.holder(token(claims(email_verified=True))) == wanted
 
 
 SECRET = str(RSAAlgorithm.to_jwk(MINE.public_key(), as_dict=True)["n"])
@@ -299,6 +300,8 @@ REFUSED = {
     "without a role": lambda: token(claims(role=None)),
     "of an unknown role": lambda: token(claims(role="admin")),
     "without a tenant": lambda: token(claims(tenant="")),
+    "by an address that nobody verified": lambda: token(claims(email_verified=False)),
+    "by an address that is said not to be verified": lambda: token(claims(email_verified="false")),
     "unsigned": lambda: jwt.encode(claims(), "", algorithm="none", headers={"kid": "1"}),
     "signed by what is published": lambda: token(claims(), SECRET, "HS256"),
     "signed by another": lambda: token(claims(), rsa.generate_private_key(public_exponent=65_537, key_size=2_048)),
