@@ -33,6 +33,7 @@ from waystation.domain.transcript import Message, Text, ToolUse
 from waystation.serve.app import LetIn, application
 from waystation.serve.assistants import Assistant, AssistantRights
 from waystation.serve.mcp import AssistantServer, status_text
+from waystation.serve.principals import ApiKeys, Identities
 from waystation.settings import Settings
 from waystation.task_view import PendingApproval, TaskView, as_stored
 from workers.memory import MemoryReader
@@ -366,10 +367,10 @@ async def test_no_words_reach_the_log_when_a_tool_breaks(
 
 
 @asynccontextmanager
-async def over_http(settings: Settings) -> AsyncGenerator[httpx2.AsyncClient]:
+async def over_http(settings: Settings, known: Identities | None = None) -> AsyncGenerator[httpx2.AsyncClient]:
     async with await Client.connect(settings) as client:
         server = AssistantServer(Assistant(client, settings, AssistantRights.of(settings), MemoryReader(settings)))
-        app = application(SITE._replace(assistants=server), client, settings.tenant, LetIn(ACCESS))
+        app = application(SITE._replace(assistants=server), client, settings.tenant, LetIn(ACCESS, known))
         async with (
             server.session_manager.run(),
             httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=HERE) as asking,
@@ -393,10 +394,25 @@ async def test_its_token_opens_its_own_address_alone(settings: Settings) -> None
         asking.headers.update({"Authorization": f"Bearer {ACCESS.assistants_token}"})
         others = [await asking.get(path) for path in ("/v1/tasks", f"/v1/tasks/{task}/report", "/", "/mcp/", "/mcpx")]
         grant = await asking.post(f"/v1/tasks/{task}/approve", json={"request_id": "q1"})
+        spelled = [await asking.post(f"/mcp{end}", json={}) for end in ("%0A", "%0D%0A", "/%0A")]
         signed_in = await asking.get("/", params={"token": ACCESS.assistants_token})
         async with AssistantClient(streamable_http_client(f"{HERE}/mcp", http_client=asking)) as assistant:
             assert (await assistant.list_tools()).tools
     assert {one.status_code for one in (*others, grant, signed_in)} == {401}
+    assert {one.status_code for one in spelled} == {404}
+
+
+async def test_a_key_of_another_tenant_reaches_no_assistant_by_another_spelling_of_its_address(
+    settings: Settings, tmp_path: Path
+) -> None:
+    keys = ApiKeys(tmp_path / "api-keys.json")
+    _, key = keys.make("Eve", "other", "approve", utc_now())
+    async with over_http(settings, Identities(keys)) as asking:
+        answers = [
+            await asking.post(f"/mcp{end}", json={}, headers={"Authorization": f"Bearer {key}"})
+            for end in ("", "%0A", "%0D%0A", "/", "%2F", "?x")
+        ]
+    assert {answer.status_code for answer in answers} <= {307, 403, 404}
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])

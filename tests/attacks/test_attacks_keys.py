@@ -95,6 +95,27 @@ async def test_a_key_may_what_its_role_says(
     assert [answer.status_code for answer in answers] == allowed
 
 
+async def test_no_other_spelling_of_an_address_takes_less_of_a_role(settings: Settings, keys: ApiKeys) -> None:
+    task = await keep_ended_task(settings)
+    _, submits = keys.make("Ada", settings.tenant, "submit", NOON)
+    _, elsewhere = keys.make("Eve", "other", "approve", NOON)
+    ends = ("%0A", "%0D", "%0D%0A", "/", "%2F", "%20", "%00", ";", "?x=1")
+    async with served(settings, keys) as asking:
+        limits = [
+            await asking.put(f"/v1/sessions/default/limit{end}", headers=bearer(submits), json={"budget": "9k"})
+            for end in ends
+        ]
+        answers = [
+            await asking.post(f"{before}/tasks/{task}/{answer}{end}", headers=bearer(submits), json={"request_id": "q"})
+            for before in ("/v1", "")
+            for answer in ("approve", "deny")
+            for end in ends
+        ]
+        assistants = [await asking.post(f"/mcp{end}", headers=bearer(elsewhere), json={}) for end in ends]
+    assert {answer.status_code for answer in (*limits, *answers)} <= {307, 403, 404, 405}
+    assert {answer.status_code for answer in assistants} <= {307, 403, 404, 405}
+
+
 async def test_a_key_opens_its_own_tenant_and_another_ones_task_is_as_unknown_as_none(
     settings: Settings, keys: ApiKeys
 ) -> None:
