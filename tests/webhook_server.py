@@ -47,9 +47,9 @@ class WebhookServer:
 
     async def answer(self, request: web.Request) -> web.Response:
         """Take one request."""
+        self.paths.add(request.path)
         answer = self.answers.pop(0) if len(self.answers) > 1 else next(iter(self.answers), Answer())
         self.asked.append((answer.status, BODY.validate_json(await request.read())))
-        self.paths.add(request.path)
         if answer.status == 0:
             await self.closing.wait()
         return web.Response(

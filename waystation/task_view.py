@@ -153,6 +153,12 @@ class PendingApproval(Value):
         return deadline, asked, self.task_id, self.approval.request_id
 
 
+class Waiting(Value):
+    """What waits for an answer."""
+
+    requests: tuple[PendingApproval, ...]
+
+
 def pending(progress: TaskProgress, then: Literal["partial", "wait"] | None = None) -> tuple[PendingApproval, ...]:
     """A task's requests that can still be answered. `then`: what happens at their deadlines, where it is known."""
     return tuple(

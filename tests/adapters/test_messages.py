@@ -101,6 +101,19 @@ async def test_what_is_not_taken_is_told_again_and_the_address_is_in_no_log_and_
     assert "must not be repeated" not in written
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("asked_for", ["", "?redirect=yes"])
+async def test_a_redirect_is_no_taking_and_nobody_else_is_told(status: int, asked_for: str) -> None:
+    async with running_webhook() as inside:
+        async with running_webhook(Answer(status, {"Location": inside.url})) as server:
+            address = SecretStr(f"{address_of(server).get_secret_value()}{asked_for}")
+            async with aclosing(Messages(address, 1, gather_s=0.05)) as messages:
+                with pytest.raises(WebhookUnavailable, match="did not take it"):
+                    await messages.send(ASKED, None)
+        assert [one for one, _ in server.asked] == [status]
+        assert inside.paths == set()
+
+
 async def test_of_several_only_those_are_told_again_that_did_not_take_it() -> None:
     async with (
         running_webhook() as takes,

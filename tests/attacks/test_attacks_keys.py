@@ -95,6 +95,27 @@ async def test_a_key_may_what_its_role_says(
     assert [answer.status_code for answer in answers] == allowed
 
 
+async def test_no_other_spelling_of_an_address_takes_less_of_a_role(settings: Settings, keys: ApiKeys) -> None:
+    task = await keep_ended_task(settings)
+    _, submits = keys.make("Ada", settings.tenant, "submit", NOON)
+    _, elsewhere = keys.make("Eve", "other", "approve", NOON)
+    ends = ("%0A", "%0D", "%0D%0A", "/", "%2F", "%20", "%00", ";", "?x=1")
+    async with served(settings, keys) as asking:
+        limits = [
+            await asking.put(f"/v1/sessions/default/limit{end}", headers=bearer(submits), json={"budget": "9k"})
+            for end in ends
+        ]
+        answers = [
+            await asking.post(f"{before}/tasks/{task}/{answer}{end}", headers=bearer(submits), json={"request_id": "q"})
+            for before in ("/v1", "")
+            for answer in ("approve", "deny")
+            for end in ends
+        ]
+        assistants = [await asking.post(f"/mcp{end}", headers=bearer(elsewhere), json={}) for end in ends]
+    assert {answer.status_code for answer in (*limits, *answers)} <= {307, 403, 404, 405}
+    assert {answer.status_code for answer in assistants} <= {307, 403, 404, 405}
+
+
 async def test_a_key_opens_its_own_tenant_and_another_ones_task_is_as_unknown_as_none(
     settings: Settings, keys: ApiKeys
 ) -> None:
@@ -306,6 +327,7 @@ async def test_a_token_says_who_asks_and_clocks_may_be_a_little_apart(provider: 
     wanted = Principal(name="ada@example.org", tenant="harbours", role="approve", proof=f"token of {ISSUER}")
     assert await provider.holder(token(claims())) == wanted
     assert await provider.holder(token(late)) == wanted
+    assert await provider.holder(token(claims(email_verified=True))) == wanted
 
 
 SECRET = str(RSAAlgorithm.to_jwk(MINE.public_key(), as_dict=True)["n"])
@@ -318,6 +340,8 @@ REFUSED = {
     "without a role": lambda: token(claims(role=None)),
     "of an unknown role": lambda: token(claims(role="admin")),
     "without a tenant": lambda: token(claims(tenant="")),
+    "by an address that nobody verified": lambda: token(claims(email_verified=False)),
+    "by an address that is said not to be verified": lambda: token(claims(email_verified="false")),
     "unsigned": lambda: jwt.encode(claims(), "", algorithm="none", headers={"kid": "1"}),
     "signed by what is published": lambda: token(claims(), SECRET, "HS256"),
     "signed by another": lambda: token(claims(), rsa.generate_private_key(public_exponent=65_537, key_size=2_048)),

@@ -189,7 +189,10 @@ class _Together:
 
 
 class Messages:
-    """A `Notifier` behind one address of Apprise's, like `mailto://…`, `slack://…`, `msteams://…` or `ntfy://…`."""
+    """A `Notifier` behind one address of Apprise's, like `mailto://…`, `slack://…`, `msteams://…` or `ntfy://…`.
+
+    Redirects are not followed: a notice that is answered by one was not taken.
+    """
 
     def __init__(
         self,
@@ -209,13 +212,16 @@ class Messages:
 
         for logger in TALKATIVE:
             logging.getLogger(logger).addFilter(_say_nothing)
-        self._to = apprise.Apprise(asset=apprise.AppriseAsset(app_id="Waystation"))
+        self._to = apprise.Apprise(asset=apprise.AppriseAsset(app_id="Waystation", http_redirects=False))
         written = address.get_secret_value()
         if not self._to.add(written):  # pyright: ignore[reportUnknownMemberType]: it takes more than one
             raise BadInput(
                 f"address {number} of WAYSTATION_NOTIFY is none that Apprise knows: see "
                 "https://github.com/caronc/apprise/wiki; it is not shown, since it may hold a secret"
             )
+        for service in self._to:
+            # An address may ask for them: who is told would then say who else is.
+            service.redirects = False
         self.name = f"address {number} of WAYSTATION_NOTIFY ({written.partition('://')[0]})"
         """For messages: without the secret."""
         self._inbox, self._gather_s, self._patience_s = inbox, gather_s, patience_s

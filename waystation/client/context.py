@@ -330,3 +330,9 @@ def where(passage: Passage) -> str:
             return f"report of {passage.task_id}"
         case "finding":
             return f"finding of {passage.step_id} of {passage.task_id}"
+
+
+class RecalledJson(Value):
+    """What was found in memory, the best first."""
+
+    found: tuple[FoundJson, ...]

@@ -13,6 +13,7 @@ from waystation.adapters.store import SqlStore
 from waystation.agents.documents import RedactedDocuments, document_names
 from waystation.agents.redaction import restored
 from waystation.domain.errors import BadInput, UnknownTask, WrongKey
+from waystation.domain.foreign import plain
 from waystation.domain.ownership import OfTenant, Reader
 from waystation.domain.plan import PLANNING_ID, Plan, share_errors
 from waystation.domain.privacy import WithOriginals
@@ -188,7 +189,7 @@ async def _restored(settings: Settings, store: SqlStore, text: str) -> WithOrigi
 
 async def document_as_shown(settings: Settings, task_id: str, name: str) -> str:
     """A document of this task as agents were shown it, line for line as it was handed in: for who is told no more than
-    a model is. `name`: as handed in, or as agents know it.
+    a model is. `name`: as handed in, as agents know it, or as that is shown to people.
 
     Raises UnknownTask; BadInput where no document is called so; RedactionFailed.
     """
@@ -204,7 +205,7 @@ async def document_as_shown(settings: Settings, task_id: str, name: str) -> str:
             called = [one for one in documents if one.name == name]
             if not called and documents:
                 known = await document_names(documents, redactor, reader.tenant)
-                called = [one for one in documents if known.shown[one.name] == name]
+                called = [one for one in documents if name in {known.shown[one.name], plain(known.shown[one.name])}]
             if not called or called[0].removed:
                 raise BadInput(f"{task_id} has no document {name!r} now")
             redacted = RedactedDocuments(store, redactor, redaction_rules(settings, key), keeps=False)

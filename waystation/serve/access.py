@@ -80,6 +80,15 @@ class TurnedAway(NamedTuple):
     reason: str
 
 
+def _no_address(path: str) -> TurnedAway | None:
+    """What is said of a path with controls. A route ends with `$`, which fits before a line end, too: it would be found
+    by what is no address to whoever compares that, and looks up its role.
+    """
+    if any(sign < " " for sign in path):
+        return TurnedAway(404, "no address here has control characters: leave them out")
+    return None
+
+
 def needed_role(method: str, path: str) -> Permit:
     """What one has to be allowed for such a request."""
     if method in SAFE:
@@ -249,7 +258,7 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        answer = await self._answer(scope, receive, Headers(scope=scope))
+        answer = _no_address(str(scope["path"])) or await self._answer(scope, receive, Headers(scope=scope))
         if isinstance(answer, TurnedAway):
             answer = self._refusal(scope, answer)
         if answer is None:
@@ -283,7 +292,7 @@ class Guard:
 
     def _refusal(self, scope: Scope, refusal: TurnedAway) -> Response:
         """As a page for a browser that wants one, else as a problem."""
-        title = {401: "Sign in", 413: "Too large"}.get(refusal.status, "Refused")
+        title = {401: "Sign in", 404: "Not found", 413: "Too large"}.get(refusal.status, "Refused")
         wants_page = "text/html" in Headers(scope=scope).get("accept", "")
         if self._told is None or not wants_page or str(scope["path"]).startswith(("/v1/", ASSISTANTS)):
             return problem_response(refusal.status, "Refused" if title == "Sign in" else title, refusal.reason)

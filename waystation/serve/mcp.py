@@ -8,6 +8,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 from typing import Annotated, Any, Literal
@@ -21,19 +22,19 @@ from mcp.types import CallToolResult, InputRequiredResult, Resource, TextContent
 from pydantic import AnyUrl, BaseModel, Field, ValidationError
 
 from waystation import __version__
-from waystation.client.context import FoundJson
+from waystation.client.context import RecalledJson
 from waystation.client.task_json import CancelJson, TaskJson, task_json
 from waystation.domain.agent_run import unanswered_text
 from waystation.domain.amount import amount_text, used_text
 from waystation.domain.approvals import plan_waits
 from waystation.domain.compaction.audit import shown
 from waystation.domain.errors import BadInput, WaystationError
-from waystation.domain.foreign import one_line, plain
+from waystation.domain.foreign import one_line, plain, plain_json
 from waystation.domain.signals import Answer
-from waystation.domain.value import Value, malformed
+from waystation.domain.value import Value, every_name, malformed, mapped
 from waystation.serve.assistants import SCHEME, AcceptedTask, Assistant, GivenDocument, Handing, ReportPart, budget_of
 from waystation.serve.task_page import for_what
-from waystation.task_view import PendingApproval, TaskView, pending
+from waystation.task_view import PendingApproval, TaskView, Waiting, pending
 
 LONGEST_WAIT, USUAL_WAIT = 600, 50
 """Seconds: many clients give a call up after a minute."""
@@ -63,12 +64,6 @@ def assistant_of(ctx: Ctx) -> Assistant:
 # ----------------------------------------------------------------------------------------------------------- the shapes
 
 
-class Waiting(Value):
-    """What waits for an answer."""
-
-    requests: tuple[PendingApproval, ...]
-
-
 class AnsweredRequest(Value):
     """What became of an answer."""
 
@@ -76,12 +71,6 @@ class AnsweredRequest(Value):
     request_id: str
     outcome: str
     reason: str
-
-
-class RecalledJson(Value):
-    """What was found in memory, the best first."""
-
-    found: tuple[FoundJson, ...]
 
 
 class PersonsGrant(BaseModel):
@@ -262,9 +251,7 @@ def _status(view: TaskView) -> CallToolResult:
 
 
 def _told(text: str, content: BaseModel) -> CallToolResult:
-    return CallToolResult(
-        content=[TextContent(type="text", text=plain(text))], structured_content=content.model_dump(mode="json")
-    )
+    return CallToolResult(content=[TextContent(text=plain(text))], structured_content=content.model_dump(mode="json"))
 
 
 def status_text(view: TaskView) -> str:
@@ -397,7 +384,7 @@ class AssistantServer(MCPServer[Any]):
     ) -> CallToolResult | InputRequiredResult:
         """See base class."""
         try:
-            return await super().call_tool(name, arguments, context)
+            return _clean(await super().call_tool(name, arguments, context))
         except ToolError as error:
             if (said := _sentence(error)) is None:
                 raise
@@ -408,11 +395,26 @@ class AssistantServer(MCPServer[Any]):
     ) -> Iterable[ReadResourceContents] | InputRequiredResult:
         """See base class."""
         try:
-            return await super().read_resource(uri, context)
+            read = await super().read_resource(uri, context)
+            return read if isinstance(read, InputRequiredResult) else [_clean_part(one) for one in read]
         except ResourceError as error:
             if (said := _sentence(error)) is None:
                 raise
             raise ResourceNotFoundError(said) from None
+
+
+def _clean(said: CallToolResult | InputRequiredResult) -> CallToolResult | InputRequiredResult:
+    """Data as text: a model reads what no person sees. A form is one of `_asking`, which has cleaned it."""
+    if isinstance(said, InputRequiredResult):
+        return said
+    texts = [TextContent(text=plain_json(one.text)) for one in said.content if isinstance(one, TextContent)]
+    seen = mapped(said.structured_content, plain, every_name)
+    return said.model_copy(update={"content": texts, "structured_content": seen})
+
+
+def _clean_part(one: ReadResourceContents) -> ReadResourceContents:
+    written = plain_json if one.mime_type == "application/json" else plain
+    return replace(one, content=written(one.content)) if isinstance(one.content, str) else one
 
 
 def _sentence(error: ToolError | ResourceError) -> str | None:

@@ -186,8 +186,8 @@ class OpenIdTokens:
         self._thread = ThreadPoolExecutor(1, "tokens")
 
     async def holder(self, token: str) -> Principal | None:
-        """Whom it names; None where it is expired, forged, for others, unsigned, says too little, or nobody gives the
-        provider's keys.
+        """Whom it names; None where it is expired, forged, for others, unsigned, says too little, names by an address
+        that the provider has not verified, or nobody gives the provider's keys.
         """
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._holder, token)
 
@@ -210,6 +210,9 @@ class OpenIdTokens:
                 options={"require": ["exp", "iat", "aud", "iss"]},
             )
             named = {"tenant": wanted.tenant_claim, "name": wanted.name_claim, "role": wanted.role_claim}
+            # Some providers let people write down any address: it would be that of an approver.
+            if wanted.name_claim == "email" and claims.get("email_verified", True) not in (True, "true"):
+                return None
             said = _Claims.model_validate({field: claims.get(claim) for field, claim in named.items()})
         except (jwt.PyJWTError, ValidationError):
             return None

@@ -55,7 +55,8 @@ def lower(text: str) -> str:
 
 
 _STAND_IN = proven(
-    r"\A(?:[*.x•…#_=?-]+|[$%{<\[@].*|(?:your|my|the|some|example|dummy|test|fake|sample|change|replace|insert)"
+    r"\A(?:[*.x•…#_=?-]+|(?![$@<](?=[^\n]*\d)(?=[^\n]*[!#^*~@])[\w!#^*~@-]{6,40}\Z)[$%{<\[@].*"
+    r"|(?:your|my|the|some|example|dummy|test|fake|sample|change|replace|insert)"
     r"(?:[a-z]*|[_ .-][\w .-]*)"
     r"|\w+[_-](?:key|token|secret|password|passwd|pwd|pass|id|here|value|string|name)"
     r"|(?-i:[a-z]\w*(?:Key|Token|Secret|Password|Pwd|Id))"
@@ -66,6 +67,11 @@ _FIVE_CONSONANTS = r"(?:[b-df-hj-np-tv-xz]{5}|[B-DF-HJ-NP-TV-XZ]{5})"
 UNLIKE_A_WORD = rf"(?=[A-Za-z]*{_FIVE_CONSONANTS})(?:[a-z]{{10,}}|[A-Z]{{10,}})"
 """Letters alone as a generator draws them, and hardly any language."""
 _UNLIKE_A_WORD = proven(rf"\A{UNLIKE_A_WORD}\Z")
+_MIXED_LETTERS = proven(r"\A[A-Za-z]{16,200}\Z")
+_CAPITALS, _CASE_CHANGES = proven(r"[A-Z]{2,200}+"), proven(r"(?<=[a-z])[A-Z]|(?<=[A-Z])[a-z]")
+_DRAWN = proven(r"\A(?=[^\n]*[A-Z])(?=[^\n]*[a-z])(?=[^\n]*\d)[\w!#$%^&*?~+@=-]{8,100}+\Z")
+_DIGITS_INSIDE = proven(r"(?<=[A-Za-z])\d{1,8}(?=[A-Za-z])")
+_OF_CRYPTOGRAPHY = proven(r"sha|pbkdf|hmac|aes|base|md5|crypt|argon|oauth|utf|rsa", re.IGNORECASE)
 _TYPE_NAME = proven(r"\A[A-Z][a-z]+(?:[A-Z][a-z]+)*(?:Str|String|Field|Type|Text|Bytes|Input|Model|Schema|Callback)\Z")
 _DOTTED = proven(r"\A(?!(?:\D*\d){3})[A-Za-z_]\w*+(?:(?:\.|::|->)[A-Za-z_]\w*+)++\.?\Z")
 _NAME = proven(r"\A[A-Za-z_][\w.]*\Z")
@@ -81,7 +87,21 @@ def is_stand_in(value: str) -> bool:
 
 def is_unlike_a_word(value: str) -> bool:
     """Whether a value of letters alone is none that anybody would write in its place but a secret."""
-    return _UNLIKE_A_WORD.match(value) is not None
+    return _UNLIKE_A_WORD.match(value) is not None or _is_of_mixed_letters(value)
+
+
+def _is_of_mixed_letters(value: str) -> bool:
+    """Whether capitals and small letters change as no name of code has them, in groups of both."""
+    if not _MIXED_LETTERS.match(value):
+        return False
+    return len(_CAPITALS.findall(value)) > 1 and 4 * len(_CASE_CHANGES.findall(value)) >= len(value)
+
+
+def is_drawn(value: str) -> bool:
+    """Whether nobody takes it for a word: digits between letters, and capitals and small ones or a sign beside them."""
+    if not _DRAWN.match(value) or _OF_CRYPTOGRAPHY.search(value):
+        return False
+    return _SIGN.search(value) is not None or len(_DIGITS_INSIDE.findall(value)) > 1
 
 
 def is_code(text: str, start: int, end: int) -> bool:
@@ -103,11 +123,12 @@ def in_code(text: str, start: int) -> bool:
 
 _LABEL = proven(rf"(?P<password>{PASSWORD})|(?P<weak>{WEAK})|(?P<access>{ACCESS})|(?P<key>{KEY})")
 _WHOSE = (
-    r"(?:\s{1,2}\(?(?:for|of|to|on|in|at|für|de|pour|para|van|per)\s(?:\w{1,6}\s)?[\w@.-]{1,40}\)?|\s{1,2}\(\w{1,20}\))"
+    r"(?:\s{1,2}\(?(?:for|of|to|on|in|at|für|vom|von|zum|zur|de|del|della|da|do|pour|para|van|per)\s"
+    r"(?:\w{1,6}\s)?[\w@.-]{1,40}\)?|\s{1,2}\(\w{1,20}\))"
 )
 _IS = proven(
     rf"\d?(?P<sign>\\?[\"'`\]]{{0,2}}\*{{0,2}}{_WHOSE}?\*{{0,2}}\s{{0,3}}(?:\[\d{{0,4}}\]\s?|string\s)?(?P<operator>=>|->|[-–—](?=\s)|:{{0,3}}=|[.?+]=|[:|])(?![:=])\*{{0,2}}\s{{0,8}})"
-    rf"|{_WHOSE}?(?:['’]s(?=\s)|\s{{1,3}}(?:(?:is|was)\s(?:now|(?:set|changed|reset)\sto)|is|was|lautet|ist|war|est|était|es|era|è|é|foi|är|er|jest|to)"
+    rf"|{_WHOSE}?(?:['’]s(?=\s)|\s{{1,3}}(?:(?:is|was)\s(?:now|(?:set|changed|reset)\sto)|is|was|lautet|ist|war|est|c['’]est|était|es|era|è|é|foi|är|er|jest|to)"
     r"|\s{0,2}(?:是|为|為|は|는|은))(?P<said>\s?:\s{0,3}|\s{1,3}|(?<=[是为為は는은]))"
     r"|(?P<beside>\s{1,2})",
     re.IGNORECASE,
@@ -307,6 +328,8 @@ def _counts(text: str, found: _Value) -> bool:
 
 def _bare_counts(text: str, value: str, found: _Value) -> bool:
     if found.operator == "beside":
+        if found.kind == "password" or found.label in {"pw", "mdp"}:
+            return is_drawn(value) or (_LONE.match(value) is not None and _is_mixed(value))
         return _LONE.match(value) is not None and _is_mixed(value)
     if found.kind == "password":
         return _password_counts(text, value, found)
@@ -342,6 +365,8 @@ def _password_counts(text: str, value: str, found: _Value) -> bool:
 
 
 def _weak_counts(text: str, value: str, found: _Value) -> bool:
+    if found.operator in {"", ":", "="} and is_drawn(value) and not in_code(text, found.start):
+        return True
     if found.operator in {"", ":", "="} and found.label != "clave" and _is_unlike_prose(value):
         return not (_PATH.match(value) or in_code(text, found.start))
     if found.operator == "=" and found.label != "pass" and value.isalpha():

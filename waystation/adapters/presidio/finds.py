@@ -42,6 +42,27 @@ def without_overlaps(text: str, finds: Iterable[Found]) -> tuple[Found, ...]:
     return tuple(find for group in _overlapping(finds) for find in _winners(text, group))
 
 
+_TOKEN, _WORD_OR_MORE = proven(r"[\w-]++"), proven(r"[^\s\"'`<>,;()\[\]{}]++")
+_DIGIT, _LETTER = proven(r"\d"), proven(r"[^\W\d_]")
+_LEAST_REPEATED = 10
+"""Characters. A shorter secret may be a word of the text, too."""
+
+
+def repeated(text: str, finds: Iterable[Found]) -> Iterator[Found]:
+    """Where secrets stand once more, without what they were found by: the password of a setting, in the log below."""
+    values = {text[find.start : find.end] for find in finds if find.type == SECRET}
+    known = {value for value in values if len(value) >= _LEAST_REPEATED and _is_mixed(value)}
+    for pattern in (_TOKEN, _WORD_OR_MORE) if known else ():
+        for token in pattern.finditer(text):
+            for value in {token[0], token[0].rstrip(".:!?"), token[0].rpartition("=")[2]} & known:
+                start = token.start() + token[0].rindex(value)
+                yield Found(SECRET, start, start + len(value), 0.5)
+
+
+def _is_mixed(value: str) -> bool:
+    return _DIGIT.search(value) is not None and _LETTER.search(value) is not None
+
+
 def _overlapping(finds: Iterable[Found]) -> Iterator[list[Found]]:
     """Groups of finds that hang together, so that a long text is not compared pair by pair."""
     group: list[Found] = []

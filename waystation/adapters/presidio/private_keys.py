@@ -1,14 +1,19 @@
 """Private keys in PEM and PGP armour, also where something stands before each line, and fragments of them.
 
 A log, a quotation or a listing with line numbers keeps all but the key. For the whole text: a key may be longer than a
-chunk.
+chunk. So may a token, where its name says what it is.
+
+Keys that are named after what they open, and what opens something where the key was lost: recovery codes and phrases.
+
+Short numbers that open something: of a card, a door, a login. Passwords in fields, and beside an address.
 """
 
 import base64
 import re
 from collections.abc import Iterator, Sequence
 
-from waystation.adapters.presidio.formats import Hit
+from waystation.adapters.presidio.assignments import is_drawn, is_stand_in, lower
+from waystation.adapters.presidio.formats import Hinted, Hit
 from waystation.patterns import proven
 
 _Span = tuple[int, int]
@@ -41,9 +46,21 @@ _PUTTY = proven(r"\bPrivate-Lines:[ \t]{0,8}+(?P<count>\d{1,4})[ \t\r]{0,80}+(?=
 _PUTTY_MAC = proven(r"\bPrivate-(?:MAC|Hash):[ \t]{0,8}(?P<secret>[0-9a-f]{40,128})")
 
 
+_LONG_TOKEN = proven(
+    r"(?:token|secret|key|passw(?:or)?d|credentials?|assertion|session|auth|cookie)\d{0,2}\\?[\"'`\]]{0,2}[ \t]{0,8}"
+    r"(?::?=|[:>])[ \t\n]{0,8}\\?[\"'`]?(?P<secret>(?=[A-Za-z_.~+/%-]{0,200}\d)[\w.~+/%-]{200,40000}+={0,2})",
+    re.IGNORECASE,
+)
+"""Its characters have no `=` and no `:`: what is read behind one name holds no other."""
+
+
 def private_keys(text: str) -> Iterator[Hit]:
-    """Every private key, as one secret where only white space is between its lines, else line by line."""
+    """Every private key, as one secret where only white space is between its lines, else line by line; and tokens that
+    are longer than any password.
+    """
     yield from _of_putty(text)
+    for token in _LONG_TOKEN.finditer(text):
+        yield Hit("SECRET", *token.span("secret"), 0.9)
     for encoded in _IN_BASE64.finditer(text):
         written = f"LS0tL{encoded['first']}"
         if b"PRIVATE" in base64.b64decode(written[: len(written) // 4 * 4]):
@@ -133,3 +150,196 @@ def _joined(text: str, body: set[_Span], markers: Sequence[_Span]) -> Iterator[_
         has_body = has_body or piece in body
     if has_body:
         yield start, end
+
+
+_NAMED_KEY = Hinted(
+    ("key",),
+    proven(
+        r"(?<![\w.-])(?P<name>[A-Za-z](?:[\w.-]{0,60}?(?:[_.-][Kk]ey|_KEY|[a-z0-9]Key)|\w{1,30}key))\d{0,2}"
+        r"(?:[ \t]string)?\\?[\"'`\]]{0,2}[ \t]{0,8}(?::?=|:|=>)[ \t]{0,8}\\?[\"'`]?"
+        r"(?P<secret>[A-Za-z0-9_-]{20,200}+)(?![\w./@(\[-])"
+    ),
+)
+_SAID_KEY = Hinted(
+    ("key is", "key was", "key: ", "key - "),
+    proven(
+        r"(?P<name>\w{1,40}[ \t]key)(?:[ \t](?:is|was)(?:[ \t]now)?:?|:|[ \t]-)[ \t]{1,3}[\"'`]?"
+        r"(?P<secret>[A-Za-z0-9_-]{20,200}+)(?![\w./@(\[-])",
+        re.IGNORECASE,
+    ),
+)
+_OPENS_NOTHING = proven(
+    r"(?:primary|foreign|partition|cache|sort|row|idempotency|dedup\w{0,12}|routing|object|public|pub|publishable|site|host"
+    r"|message|record|shard(?:ing)?|event|content|index|group|lookup|translation|storage|s3|blob|file|image|asset|item"
+    r"|join|unique|hash|dict|map|memo|state|redis|bucket|commit|issue|query|trace|build|artifact|digest|request|batch"
+    r"|block|node|parent|doc(?:ument)?|tree|entry|job|task|run|test|known|natural|surrogate|composite|search|etag|chunk"
+    r"|layer|package|dependency|lock|metric|series|dataset|experiment|result|session|verify(?:ing)?|verification|no|not"
+    r"|right|left|arrow|hot|sub|meta|i18n|locale|material|product|order|order?ing|track(?:ing)?|data|db|the|a)"
+    r"[_. -]?key\Z",
+    re.IGNORECASE,
+)
+_CHANGE = proven(r"(?<=[A-Za-z])\d|(?<=\d)[A-Za-z]")
+_LEAST_CHANGES = 5
+"""Between letters and digits: names and dates have fewer."""
+_A_UUID = proven(r"\A[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z")
+
+
+def named_keys(text: str, lowered: str) -> Iterator[Hit]:
+    """Keys by the name of the service that they are for: `sendgrid_key: …`, *your weather key is …*."""
+    for pattern in (_NAMED_KEY, _SAID_KEY):
+        for match in pattern.matches(text, lowered):
+            value = match["secret"]
+            if _OPENS_NOTHING.search(match["name"]) or _A_UUID.match(value):
+                continue
+            if len(_CHANGE.findall(value)) >= _LEAST_CHANGES:
+                yield Hit("SECRET", *match.span("secret"), 0.9)
+
+
+_CODE = r"(?:[0-9a-z]{4,5}-[0-9a-z]{4,5}|\d{4} \d{4}|\d{8})(?!\w)"
+_RECOVERY_CODES = Hinted(
+    ("backup code", "recovery code", "scratch code", "backup-code", "recovery-code"),
+    proven(
+        r"\b(?:backup|recovery|scratch)[ -]codes?[\"'*]{0,3}(?:[ \t](?:is|are))?[:=]?"
+        rf"(?P<secret>(?:(?:[ \t,;\"'\[*•-]|\r?\n|\d{{1,2}}[.)] ){{1,8}}{_CODE}){{1,20}}+)",
+        re.IGNORECASE,
+    ),
+)
+_RECOVERY_KEY = Hinted(
+    ("recovery key", "recovery-key", "recoverykey", "product key", "activation"),
+    proven(
+        r"\b(?:recovery|product|activation)[ _-]?(?:key|code)[\"'*]{0,3}(?:[ \t]is)?[:=]?[ \t\r\n\"']{1,8}"
+        r"(?P<secret>(?=[A-Z-]{0,40}\d)[0-9A-Z]{4,6}(?:-[0-9A-Z]{4,6}){2,12})(?![\w-])",
+        re.IGNORECASE,
+    ),
+)
+_OF_BITLOCKER = proven(r"(?<![\w-])\d{6}(?:-\d{6}){7}(?![\w-])")
+_PHRASE = Hinted(
+    ("seed", "phrase", "mnemonic"),
+    proven(
+        r"\b(?:seed(?: phrase)?|(?:recovery|backup|secret|mnemonic)[ -]phrase|mnemonic)[\"'*]{0,3}(?: is)?[ \t]?[:=]"
+        r"\s{0,4}[\"'`]?(?P<secret>[a-z]{3,8}(?: [a-z]{3,8}){11}(?:(?: [a-z]{3,8}){3}){0,4})(?![ \t]?[\w,])",
+        re.IGNORECASE,
+    ),
+)
+_DOOR = Hinted(
+    (" code", "combination"),
+    proven(
+        r"\b(?:(?:front )?door|gate|entry|garage|keypad|lockbox|key ?safe|safe|building)[ -](?:code|combination)"
+        r"(?:[ \t](?:is|was)|[ \t]?[:=])?[ \t]{1,3}(?P<secret>\d{4,8}|\d{2}-\d{2}-\d{2})(?![\w-]|[.,:]\d)",
+        re.IGNORECASE,
+    ),
+)
+
+
+def recovery(text: str, lowered: str) -> Iterator[Hit]:
+    """What opens something without its key or password: codes and keys of recovery, phrases of wallets, door codes."""
+    for match in _OF_BITLOCKER.finditer(text):
+        yield Hit("SECRET", *match.span(), 1.0)
+    for pattern in (_RECOVERY_CODES, _RECOVERY_KEY, _PHRASE, _DOOR):
+        for match in pattern.matches(text, lowered):
+            blank = len(match["secret"]) - len(match["secret"].lstrip(" \t\r\n,;\"'[*•-"))
+            yield Hit("SECRET", match.start("secret") + blank, match.end("secret"), 0.9)
+
+
+_IS_CODE = r"\\?[\"']?\s{0,2}(?:(?:is|was|lautet|ist|es|est|is:|was:)\s|[:=#]|是|は)?\s{0,2}[\"']?"
+_NO_MORE = r"(?![\w]|[.,:/-]\d)"
+_CODES = (
+    Hinted(
+        ("cvv", "cvc", "card security", "prüf"),
+        proven(
+            rf"\b(?:CVV2?|CVC2?|card security code|Kartenprüfnummer|Prüfziffer){_IS_CODE}(?P<code>\d{{3,4}}){_NO_MORE}",
+            re.I,
+        ),
+    ),
+    Hinted(
+        ("pin",),
+        proven(
+            r"(?<![\w-])pin(?:[ -]?(?:code|number|nummer))?\\?[\"']?"
+            rf"(?:\s{{0,2}}[:=]\s{{0,2}}[\"']?|\s(?:is|was|lautet|ist|es|est)\s)(?P<code>\d{{4,8}}){_NO_MORE}",
+            re.IGNORECASE,
+        ),
+    ),
+    Hinted(("pin",), proven(rf"(?<![\w-])PIN (?P<code>\d{{4}}){_NO_MORE}(?! ?\d)")),
+    Hinted(
+        ("otp", "puk", "code", "códi", "codi", "time pass", "验证码", "驗證碼", "認証", "暗証", "인증"),
+        proven(
+            r"(?:\b(?:OTP|PUK|one[ -]time (?:code|pass(?:word|code))"
+            r"|(?:verification|security|2FA|MFA|auth(?:entication)?|login) code"
+            r"|Bestätigungscode|Sicherheitscode|código de (?:verificación|seguridad|verificação)"
+            r"|code de (?:vérification|sécurité)"
+            rf"|codice di verifica)|验证码|驗證碼|認証コード|暗証番号|인증번호){_IS_CODE}"
+            rf"(?P<code>\d{{3}}[ -]\d{{3}}|\d{{4,8}}){_NO_MORE}",
+            re.IGNORECASE,
+        ),
+    ),
+)
+
+
+def codes(text: str) -> Iterator[Hit]:
+    """Every short number that opens something, of a card, a telephone or a login, behind what it is called."""
+    lowered = lower(text)
+    for pattern in _CODES:
+        for match in pattern.matches(text, lowered):
+            yield Hit("SECRET", *match.span("code"), 0.9)
+
+
+_IN_FIELDS = (
+    Hinted(
+        ("<input",),
+        proven(
+            r"<input\b(?=[^<>]{0,400}\btype=[\"']?password)[^<>]{0,400}?\bvalue=(?P<quote>[\"'])(?P<secret>[^\"'<>\n]{3,200})"
+            r"(?P=quote)",
+            re.IGNORECASE,
+        ),
+    ),
+    Hinted(
+        ("protectinmemory", "protected="),
+        proven(r"<Value\b[^<>]{0,100}\bProtect(?:ed|InMemory)=[\"']True[\"'][^<>]{0,100}>(?P<secret>[^<>\n]{1,400})<"),
+    ),
+    Hinted(
+        ("_salt", "nonce_key", "logged_in_key", "auth_key"),
+        proven(
+            r"\b(?:SECURE_AUTH|AUTH|LOGGED_IN|NONCE)_(?:KEY|SALT)[\"']?[ \t]{0,8}[,=:][ \t]{0,8}(?P<quote>[\"'])"
+            r"(?P<secret>(?:(?!(?P=quote))[^\n]){16,200})(?P=quote)"
+        ),
+    ),
+)
+_BESIDE = (
+    Hinted(
+        ("@",),
+        proven(
+            r"^[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}[ \t]{1,8}(?P<secret>\S{8,64})[ \t]{0,8}\r?$",
+            re.MULTILINE,
+        ),
+    ),
+    Hinted(
+        ("wifi", "wi-fi", "wlan", "ssid"),
+        proven(
+            r"\b(?:wi-?fi|wlan|ssid)\b[ \t]?[:=]?[ \t]{1,2}[\w.-]{1,40}(?: [\w.-]{1,40}){0,2}[ \t]{0,2}[/|,][ \t]{0,2}"
+            r"(?P<secret>[^\s,;]{8,64})",
+            re.IGNORECASE,
+        ),
+    ),
+    Hinted(
+        ("credentials are", "logins are", "login is"),
+        proven(
+            r"\b(?:credentials are|logins? (?:is|are)):?[ \t]{1,2}[\w.+@-]{2,100}[ \t](?:and|/|\+|with)[ \t][\"'`]?"
+            r"(?P<secret>[^\s\"'`,;]{8,64})",
+            re.IGNORECASE,
+        ),
+    ),
+)
+
+
+def in_fields(text: str, lowered: str) -> Iterator[Hit]:
+    """What is a password by the field that it is in; what nobody takes for a word, beside an address or a network."""
+    for pattern in _IN_FIELDS:
+        for match in pattern.matches(text, lowered):
+            if not is_stand_in(match["secret"]):
+                yield Hit("SECRET", *match.span("secret"), 0.9)
+    for pattern in _BESIDE:
+        for match in pattern.matches(text, lowered):
+            start = match.start("secret")
+            value = match["secret"].rstrip(".:")
+            if is_drawn(value):
+                yield Hit("SECRET", start, start + len(value), 0.9)

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from waystation.adapters.presidio.children import Children, LocalSearch
-from waystation.adapters.presidio.finds import Found, folded, masked, without_overlaps, without_unseen
+from waystation.adapters.presidio.finds import Found, folded, masked, repeated, without_overlaps, without_unseen
 from waystation.adapters.presidio.rules import Rules
 from waystation.adapters.presidio.stretches import Lane, SearchedStretch, Searcher, Stretch, TimeLimit
 from waystation.domain.errors import BadInput, RedactionFailed, TextNotRedacted
@@ -237,7 +237,7 @@ class PresidioRedactor:
             for one in await asyncio.gather(*(self._searcher.search(text, stretch, limit) for stretch in batch)):
                 yield one
 
-    def _replace(self, text: str, finds: Iterable[Found], tenant: str) -> Redacted:
+    def _replace(self, text: str, finds: Sequence[Found], tenant: str) -> Redacted:
         spans = tuple(
             Span(
                 type=find.type,
@@ -246,7 +246,7 @@ class PresidioRedactor:
                 score=find.score,
                 placeholder=placeholder(self._key, tenant, find.type, text[find.start : find.end]),
             )
-            for find in without_overlaps(text, finds)
+            for find in without_overlaps(text, (*finds, *repeated(text, finds)))
         )
         return with_placeholders(text, spans)
 

@@ -1,7 +1,5 @@
 """Keys, tokens and passwords: by the formats of their issuers, by what is said of them, and by where they stand.
 
-Short numbers that open something: of a card, a telephone, or a login.
-
 Passwords on command lines and in the small files that commands read.
 
 Secrets where HTTP carries them: headers, cookies, and addresses.
@@ -29,7 +27,7 @@ from waystation.adapters.presidio.assignments import (
 )
 from waystation.adapters.presidio.columns import in_columns
 from waystation.adapters.presidio.formats import FormatRecognizer, Hinted, Hit
-from waystation.adapters.presidio.private_keys import private_keys
+from waystation.adapters.presidio.private_keys import codes, in_fields, named_keys, private_keys, recovery
 from waystation.adapters.presidio.structures import inserted, paired, structured
 from waystation.patterns import proven
 
@@ -89,6 +87,14 @@ _IN_QUERY = Hinted(
         re.IGNORECASE,
     ),
 )
+_GIVEN_ONCE = Hinted(
+    ("code=", "appid=", "/reset", "reset/", "/invit", "/activat", "/magic", "/verify", "/confirm"),
+    proven(
+        r"(?:[?&](?:code|appid)=|/(?:(?:password[-_])?reset(?:[-_]password)?|invit(?:e|ation)s?|activat(?:e|ion)|magic(?:[-_]?link)?"
+        r"|verify|confirm)/)(?P<secret>(?=[A-Za-z_-]{0,40}\d)(?=[\d_-]{0,40}[A-Za-z])[\w-]{20,400}+)(?![./])"
+    ),
+)
+"""Of a link that opens something to whoever follows it."""
 _IN_URL = Hinted(
     ("://",),
     proven(
@@ -118,7 +124,7 @@ def carried(text: str) -> Iterator[Hit]:
 
 
 def _spans(text: str, lowered: str) -> Iterator[tuple[int, int]]:
-    for pattern in (_SCHEME, _HEADER_OPTION, _KNOWN_COOKIE, _IN_URL, _KEY_IN_URL, _WIFI, _ORACLE):
+    for pattern in (_SCHEME, _HEADER_OPTION, _KNOWN_COOKIE, _GIVEN_ONCE, _IN_URL, _KEY_IN_URL, _WIFI, _ORACLE):
         for match in pattern.matches(text, lowered):
             yield match.span("secret")
     for match in _SIGNED.matches(text, lowered):
@@ -153,47 +159,6 @@ def _cookies(text: str, lowered: str) -> Iterator[tuple[int, int]]:
             is_long = len(match["secret"]) >= _LONG_COOKIE and _DIGIT.search(match["secret"])
             if is_long or _OF_A_SESSION.search(match["name"]):
                 yield match.span("secret")
-
-
-_IS = r"\\?[\"']?\s{0,2}(?:(?:is|was|lautet|ist|es|est|is:|was:)\s|[:=#]|是|は)?\s{0,2}[\"']?"
-_NO_MORE = r"(?![\w]|[.,:/-]\d)"
-_CODES = (
-    Hinted(
-        ("cvv", "cvc", "card security", "prüf"),
-        proven(
-            rf"\b(?:CVV2?|CVC2?|card security code|Kartenprüfnummer|Prüfziffer){_IS}(?P<code>\d{{3,4}}){_NO_MORE}", re.I
-        ),
-    ),
-    Hinted(
-        ("pin",),
-        proven(
-            r"(?<![\w-])pin(?:[ -]?(?:code|number|nummer))?\\?[\"']?"
-            rf"(?:\s{{0,2}}[:=]\s{{0,2}}[\"']?|\s(?:is|was|lautet|ist|es|est)\s)(?P<code>\d{{4,8}}){_NO_MORE}",
-            re.IGNORECASE,
-        ),
-    ),
-    Hinted(("pin",), proven(rf"(?<![\w-])PIN (?P<code>\d{{4}}){_NO_MORE}(?! ?\d)")),
-    Hinted(
-        ("otp", "puk", "code", "códi", "codi", "time pass", "验证码", "驗證碼", "認証", "暗証", "인증"),
-        proven(
-            r"(?:\b(?:OTP|PUK|one[ -]time (?:code|pass(?:word|code))"
-            r"|(?:verification|security|2FA|MFA|auth(?:entication)?|login) code"
-            r"|Bestätigungscode|Sicherheitscode|código de (?:verificación|seguridad|verificação)"
-            r"|code de (?:vérification|sécurité)"
-            rf"|codice di verifica)|验证码|驗證碼|認証コード|暗証番号|인증번호){_IS}"
-            rf"(?P<code>\d{{3}}[ -]\d{{3}}|\d{{4,8}}){_NO_MORE}",
-            re.IGNORECASE,
-        ),
-    ),
-)
-
-
-def codes(text: str) -> Iterator[Hit]:
-    """Every such number behind what it is called."""
-    lowered = lower(text)
-    for pattern in _CODES:
-        for match in pattern.matches(text, lowered):
-            yield Hit("SECRET", *match.span("code"), 0.9)
 
 
 _NAME = proven(
@@ -282,7 +247,9 @@ _ISSUED = proven(
     | dapi[0-9a-f]{32}(?:-\d)?\b | dp\.(?:pt|st|ct|sa)\.[\w.-]{30,} | hv[sbr]\.[\w-]{20,}
     | [A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,} | gl(?:sa|c)_[\w=]{30,} | NRAK-[A-Z0-9]{27}\b | sntry[su]_[\w+/=]{30,}
     | lin_(?:api|oauth)_[A-Za-z0-9]{32,} | ntn_[A-Za-z0-9]{40,} | fig[do]_[\w-]{30,} | PMAK-[0-9a-f-]{30,}
-    | pat[A-Za-z0-9]{14}\.[0-9a-f]{64} | ATATT3[\w=-]{30,} | sbp_[0-9a-f]{40} | pscale_(?:tkn|pw|oauth)_[\w.-]{30,}
+    | ATBB[A-Za-z0-9]{24,} | apify_api_\w{30,} | 1000\.[0-9a-f]{32}\.[0-9a-f]{32} | bb_(?:pr|ma)_[0-9a-f]{30}
+    | (?:sdk|mob|api)-[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b | tkn\.v1_[\w=-]{60,} | tfp_\w{40,}
+    | pat[A-Za-z0-9]{14}\.[0-9a-f]{64} | AT[AC]TT3[\w=-]{30,} | sbp_[0-9a-f]{40} | pscale_(?:tkn|pw|oauth)_[\w.-]{30,}
     | CCIPAT_\w{20,} | HRKU-[\w-]{30,} | ops_eyJ[\w-]{50,}
     | A3-[A-Z0-9]{6}-[A-Z0-9-]{20,40}\b | AKCp[A-Za-z0-9]{60,} | cmVmd[A-Za-z0-9]{55,} | fo1_[\w-]{40,}
     | fm(?:1[ar]|2)_[\w+/]{60,}
@@ -372,7 +339,7 @@ _COMMANDS = (
         ("htpasswd", "/user:"),
         proven(
             rf"\b(?:htpasswd\s-(?=\w{{0,20}}b)\w{{1,40}}+\s\S{{1,100}}\s\S{{1,60}}"
-            rf"|net\suse\s\S{{1,100}}(?=[^\n]{{0,80}}/user:)) {_WORD}"
+            rf"|net\suse\s\S{{1,100}}(?:\s\\\\\S{{1,100}})?(?=[^\n]{{0,80}}/user:)) {_WORD}"
         ),
     ),
     Hinted(
@@ -380,6 +347,29 @@ _COMMANDS = (
         proven(
             r"\b(?:smbclient|rpcclient|winexe|smbmap)\b[^\n]{0,120}?\s-U ?[\"']?[^\s%\"']{1,60}%"
             r"(?P<secret>[^\s\"']{1,100})"
+        ),
+    ),
+    Hinted(
+        ("useradd", "usermod"),
+        proven(rf"\b(?:useradd|usermod)\b{_TO}-p {_WORD}"),
+    ),
+    Hinted(
+        ("--auth", "-a "),
+        proven(rf"\bhttps?(?=[ \t]){_TO}(?:-a|--auth)[ =][\"']?[^\s:\"'<$]{{1,100}}:(?P<secret>[^\s\"'>]{{1,100}})"),
+    ),
+    Hinted(
+        ("sudo -", "-stdin", "passwd"),
+        proven(
+            r"\b(?:echo|printf)\s(?:-\w{1,3}\s)?[\"']?(?P<secret>[^\s\"'|]{3,200})[\"']?\s?\|\s?(?:sudo\s(?:-\w{1,3}\s)?-\w{0,3}S"
+            r"|(?:sudo\s)?\w{0,10}passwd|[^\n|]{0,120}?--password-stdin)"
+        ),
+    ),
+    Hinted(
+        ("requirepass", "masterauth", "bindpw", "rootpw"),
+        proven(
+            r"^[ \t]{0,20}(?:requirepass|masterauth|bindpw|(?:olc)?rootpw:{0,2})[ \t]{1,8}[\"']?"
+            r"(?P<secret>[^\s\"'#]{3,200})",
+            re.IGNORECASE | re.MULTILINE,
         ),
     ),
     Hinted(("pass:",), proven(r"(?<!\S)-?-pass(?:in|out)? (?:pass:)(?P<secret>[^\s\"']{1,200})")),
@@ -432,9 +422,11 @@ class SecretRecognizer(FormatRecognizer):
 
     def hits(self, text: str) -> Iterator[Hit]:
         """Every secret in the text; the same characters may be found more than once."""
+        lowered = lower(text)
         yield from chain(
             issued(text), assigned(text), carried(text), typed(text), codes(text), paired(text), fallbacks(text)
         )
+        yield from chain(named_keys(text, lowered), recovery(text, lowered), in_fields(text, lowered))
         for match in _LIKELY.finditer(text):
             if _is_random(match["secret"]):
                 yield Hit("SECRET", *match.span("secret"), 0.6)

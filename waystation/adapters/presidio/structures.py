@@ -386,7 +386,7 @@ _IN_A_CALL = Hinted(
     ),
 )
 _OF_A_CONNECTION = Hinted(
-    ("connect",), proven(rf"connect(?:ion)?\(\s?{_ARGUMENT},\s?{_ARGUMENT}{_LAST}", re.IGNORECASE)
+    ("connect", "pdo("), proven(rf"(?:connect(?:ion)?|PDO)\(\s?{_ARGUMENT},\s?{_ARGUMENT}{_LAST}", re.IGNORECASE)
 )
 _AS_THE_PASSWORD = Hinted(
     (" as the pass", " as your pass"),
