@@ -25,7 +25,7 @@ from waystation.domain.errors import BadInput
 from waystation.domain.value import Value
 from waystation.files import opened_private, own_folder
 from waystation.imports import loading
-from waystation.serve.principals import ApiKey, ApiKeys, Identities, OpenId, OpenIdTokens, Permit
+from waystation.serve.principals import ApiKey, ApiKeys, AssistantRights, Identities, OpenId, OpenIdTokens, Permit
 from waystation.settings import Settings
 from waystation.settings_text import address_of
 from workers.shutdown import INTERRUPTED, stop_on_signals
@@ -184,7 +184,7 @@ async def _serve(settings: Settings, identities: Identities, listener: socket, n
             printed_for_assistants,
             sign_in,
         )
-        from waystation.serve.assistants import Assistant, AssistantRights  # noqa: PLC0415
+        from waystation.serve.assistants import Assistant  # noqa: PLC0415
         from waystation.serve.mcp import AssistantServer  # noqa: PLC0415
         from waystation.serve.pages import error_page, pages  # noqa: PLC0415
         from waystation.serve.task_page import FOLDER  # noqa: PLC0415
@@ -233,7 +233,7 @@ async def _mcp(settings: Settings, roots: list[Path]) -> None:
     # The SDKs come with these imports, as above.
     with loading():
         from waystation.client import Client  # noqa: PLC0415
-        from waystation.serve.assistants import Assistant, AssistantRights  # noqa: PLC0415
+        from waystation.serve.assistants import Assistant  # noqa: PLC0415
         from waystation.serve.mcp import AssistantServer  # noqa: PLC0415
         from workers.memory import MemoryReader  # noqa: PLC0415
 
