@@ -76,6 +76,7 @@ ON_A_PLATFORM = (
     "waystation memory forget --session S --everything",
     "waystation schedule add \"…\" --docs contracts/ --cron '0 7 * * 1' --budget 200k --session weekly --name weekly "
     "--monthly 1M",
+    "waystation schedule add \"…\" --docs contracts/ --cron '0 7 * * 2' --servers none --skills skills/ --name guided",
     "waystation schedule list",
     "waystation schedule run weekly",
     'waystation schedule pause weekly --note "on leave"',
