@@ -31,6 +31,8 @@ schedule = typer.Typer(
 app.add_typer(schedule)
 
 NOT_NAMED = "a session of its own"
+_CATCH_UP = f"{CATCH_UP.days}d"
+_FAILURES = typer.Option(min=1, max=1_000, help="So many in a row, and it pauses itself.")
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of the schedule, as `schedule list` shows it.")]
 
@@ -76,12 +78,8 @@ def add(
     name: Annotated[str | None, typer.Option(help="Lower-case letters, digits, hyphens; Temporal shows it.")] = None,
     zone: Annotated[str, typer.Option(help="Time zone of --cron, like Europe/Oslo.")] = "UTC",
     overlap: Annotated[Overlap, typer.Option(help="While an earlier run is under way.")] = "skip",
-    catch_up: Annotated[str, typer.Option(help="Runs missed within this time are made up for.")] = (
-        f"{CATCH_UP.days}d"
-    ),
-    failures: Annotated[
-        int, typer.Option(min=1, max=1_000, help="So many in a row, and it pauses itself.")
-    ] = FAILURES_IN_A_ROW,
+    catch_up: Annotated[str, typer.Option(help="Runs missed within this time are made up for.")] = _CATCH_UP,
+    failures: Annotated[int, _FAILURES] = FAILURES_IN_A_ROW,
     accept: Annotated[list[str] | None, typer.Option(help="A criterion of the report; repeatable.")] = None,
     instructions: Annotated[Path | None, typer.Option(help="File with instructions for the agents.")] = None,
     procedures: Annotated[list[Path] | None, typer.Option(help="Markdown file or folder that agents follow.")] = None,
