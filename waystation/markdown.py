@@ -18,6 +18,7 @@ from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
 
 from waystation.domain.citations import CITATION, citations_in
+from waystation.domain.errors import BadInput
 from waystation.domain.exports import (
     CodeBlock,
     ExportedReport,
@@ -387,3 +388,27 @@ def as_html(markdown: str) -> str:
     It takes a second for 20,000 characters of nothing but brackets: not on the loop that answers others.
     """
     return inert_parser().render(inert(markdown))
+
+
+def sections_of(markdown: str) -> tuple[tuple[str, str], ...]:
+    """Every heading, with all that stands below it up to the next one of its level or above."""
+    tokens, lines = MarkdownIt("commonmark").parse(markdown), markdown.splitlines()
+    heads = [
+        (int(token.tag[1:]), token.map[0], tokens[place + 1].content)
+        for place, token in enumerate(tokens)
+        if token.type == "heading_open" and token.map is not None and token.level == 0
+    ]
+    found: list[tuple[str, str]] = []
+    for place, (level, first, words) in enumerate(heads):
+        end = next((line for deep, line, _ in heads[place + 1 :] if deep <= level), len(lines))
+        found.append((words, "\n".join(lines[first:end]).strip()))
+    return tuple(found)
+
+
+def section_of(sections: Iterable[tuple[str, str]], wanted: str) -> str:
+    """Of these, the one under the heading that is meant. Raises BadInput."""
+    known = list(sections)
+    for heading, text in known:
+        if heading.casefold().strip() == wanted.casefold().strip().lstrip("# "):
+            return text
+    raise BadInput(f"there is no section {wanted!r}: there are {', '.join(repr(heading) for heading, _ in known)}")

@@ -377,3 +377,12 @@ class AssistantSettings(BaseSettings):
         description="Who approves what an assistant's tasks ask for: person (its client shows a form), client (the "
         "assistant itself), nobody (only the command line and the pages).",
     )
+    mcp_servers: WrittenNames = Field(
+        default=(),
+        description="Tool servers of the workers that tasks of assistants may name, beside the usual ones; by default "
+        "none.",
+    )
+    mcp_skills: WrittenPaths = Field(
+        default=(),
+        description="Folders of skills that tasks of assistants may name, with commas between; by default none.",
+    )

@@ -7,6 +7,7 @@ The key of this installation, as commands and workers find it, and what each of 
 How this process reads and writes what Temporal keeps, by the settings.
 """
 
+from collections.abc import Collection, Mapping
 from contextlib import aclosing, suppress
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from waystation.adapters.store.engine import Database, parsed_url, to_its_end, t
 from waystation.adapters.store.sql_store import database_place, is_there
 from waystation.adapters.store.upgrades import reseal
 from waystation.adapters.temporal.codec import PayloadEncryption, converter_with
-from waystation.domain.errors import BadInput, StoreError
+from waystation.domain.errors import BadInput, StoreError, WrongKey
 from waystation.domain.task import short_hash
 from waystation.files import private_file, private_folder
 from waystation.ports import Cipher
@@ -231,3 +232,21 @@ async def require_key_of(store: SqlStore, settings: Settings) -> None:
         return
     if await store.key_check() not in {None, key_check(first_key(settings))}:
         raise other_key(settings)
+
+
+TOOL_SECRETS = "tool-secrets"
+"""Where a tenant's hash stands in the vault: of all tenants, as the file of tool servers that names them is."""
+
+
+async def tool_secrets(settings: Settings, store: SqlStore, names: Collection[str]) -> Mapping[str, str]:
+    """What the vault has of these secrets of tool servers, by name. Raises BadInput where the key is not here."""
+    if not names:
+        return {}
+    if (cipher := present_cipher(settings, "vault")) is None:
+        if await store.key_check() is None:
+            return {}  # nobody has sealed anything yet
+        raise no_key(settings, "a secret of a tool server")
+    try:
+        return await store.vault(cipher).originals(TOOL_SECRETS, names)
+    except WrongKey:
+        raise other_key(settings) from None

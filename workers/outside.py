@@ -47,9 +47,10 @@ from waystation.domain.session import SessionStart
 from waystation.domain.task import TaskRequest, TaskRow, session_workflow_id
 from waystation.domain.web import Domains
 from waystation.files import rewritten_reports, without_reports
-from waystation.ports import CompactionHook, Meter, Store, TableEngine, ToolServers
+from waystation.ports import CompactionHook, Meter, TableEngine, ToolServers
 from waystation.settings import Settings, config_file_given, variable_given
 from waystation.settings_text import is_address
+from waystation.stores import tool_secrets
 from waystation.terms import task_row_of
 
 
@@ -144,7 +145,7 @@ class Reach:
 class Ledgers:
     """Where pages are kept, and searches are charged; and what of both is shown."""
 
-    store: Store
+    store: SqlStore
     meter: Meter
     redacted: RedactedDocuments
 
@@ -157,7 +158,7 @@ async def opened_reach(settings: Settings, ledgers: Ledgers) -> AsyncGenerator[R
 
     async with AsyncExitStack() as stack:
         web = _web(settings, ledgers, stack) if settings.web else ()
-        yield Reach(DuckDbTables(), web, _servers(settings, stack))
+        yield Reach(DuckDbTables(), web, await _servers(settings, ledgers.store, stack))
 
 
 def _web(settings: Settings, ledgers: Ledgers, stack: AsyncExitStack) -> Sequence[Tool]:
@@ -191,13 +192,14 @@ def _search(settings: Settings, key: str, domains: Domains, ledgers: Ledgers, st
     return WebSearchTool(metered, ledgers.redacted.redactor, settings.web_asks)
 
 
-def _servers(settings: Settings, stack: AsyncExitStack) -> ToolServers | None:
+async def _servers(settings: Settings, store: SqlStore, stack: AsyncExitStack) -> ToolServers | None:
     if settings.tool_servers is None:
         return None
-    from waystation.adapters.mcp.config import load_servers  # noqa: PLC0415
+    from waystation.adapters.mcp.config import load_servers, secret_names  # noqa: PLC0415
     from waystation.adapters.mcp.servers import McpServers  # noqa: PLC0415
 
-    servers = McpServers(load_servers(settings.tool_servers, os.environ))
+    kept = await tool_secrets(settings, store, secret_names(settings.tool_servers))
+    servers = McpServers(load_servers(settings.tool_servers, os.environ, kept))
     stack.push_async_callback(servers.aclose)
     return servers
 

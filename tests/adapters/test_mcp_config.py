@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from waystation.adapters.mcp.config import Address, Program, Server, load_servers
+from waystation.adapters.mcp.config import Address, Program, Server, load_servers, secret_names
 from waystation.domain.errors import BadInput
 
 SECRET = "ghp_0123456789"
@@ -117,3 +117,18 @@ def test_a_file_that_is_none_is_refused_with_the_place(tmp_path: Path, text: str
 def test_a_missing_file_is_said_to_be_missing(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"cannot be read: No such file or directory$"):
         load_servers(tmp_path / "none.json", {})
+
+
+def test_secrets_of_the_vault_are_put_in_whatever_they_are_called_and_nothing_of_the_environment_is(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "mcp.json"
+    entry = {"url": "https://example.org/${secret:PATH_}", "headers": {"X-Team": "Bearer ${secret:TEAM}"}}
+    file = {"mcpServers": {"one": entry, "off": {"command": "${secret:OFF}", "disabled": True}}}
+    path.write_text(json.dumps(file), encoding="utf-8")
+    assert secret_names(path) == {"PATH_", "TEAM"}
+    (one,) = load_servers(path, {"TEAM": "from elsewhere"}, {"PATH_": "hidden-place", "TEAM": "blue-and-green"})
+    assert one.place == Address(url="https://example.org/hidden-place", headers={"X-Team": "Bearer blue-and-green"})
+    assert {"hidden-place", "blue-and-green"} <= one.secrets
+    with pytest.raises(BadInput, match=r"one: the vault has no secret PATH_: `waystation secrets set PATH_`"):
+        load_servers(path, {"PATH_": "from elsewhere", "TEAM": "from elsewhere"})

@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -23,17 +23,25 @@ from waystation.client import Client
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Usage
 from waystation.domain.decisions import question_on
-from waystation.domain.errors import BadInput
+from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.foreign import plain
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import Excerpt, Passage, Turn
 from waystation.domain.plan import PLANNING_ID, Plan, Step
-from waystation.domain.task import Approval, BudgetProgress, SourceDocument, StepProgress, TaskPhase, TaskRequest
+from waystation.domain.task import (
+    Approval,
+    BudgetProgress,
+    SourceDocument,
+    StepProgress,
+    TaskPhase,
+    TaskRequest,
+    TaskRow,
+)
 from waystation.domain.transcript import Message, Text, ToolUse
 from waystation.serve.app import LetIn, application
-from waystation.serve.assistants import Assistant, AssistantRights
+from waystation.serve.assistants import Assistant, GivenDocument, Handing
 from waystation.serve.mcp import AssistantServer, status_text
-from waystation.serve.principals import ApiKeys, Identities
+from waystation.serve.principals import ApiKeys, AssistantRights, Identities
 from waystation.settings import Settings
 from waystation.task_view import PendingApproval, TaskView, as_stored
 from workers.memory import MemoryReader
@@ -212,9 +220,7 @@ async def test_tasks_of_others_are_as_unknown_as_those_that_never_were(settings:
         for place in ("report", "documents/a.md", "agents/writing/transcript"):
             with pytest.raises(Exception, match="has no task"):
                 await asking.read_resource(f"waystation://tasks/{other}/{place}")
-        waiting = await asking.call_tool("list_approvals", {})
     assert listed.resources == []
-    assert waiting.structured_content == {"requests": []}
 
 
 def asking_for(request: Approval, settings: Settings) -> str:
@@ -340,6 +346,92 @@ async def resource(asking: AssistantClient, address: str) -> str:
     (content,) = (await asking.read_resource(address)).contents
     assert isinstance(content, TextResourceContents)
     return content.text
+
+
+@pytest.mark.parametrize(
+    ("named", "refused"),
+    [
+        ({"servers": ["wiki"]}, ""),
+        ({"servers": ["default", "wiki"]}, ""),
+        ({"servers": ["letters"]}, "may not name the tool server 'letters': it may name default, wiki"),
+        ({"skills": ["tides"]}, ""),
+        ({"skills": ["../tides"]}, "may not name the skill '../tides': it may name tides"),
+    ],
+)
+async def test_servers_and_skills_are_named_as_far_as_the_settings_allow(
+    named: dict[str, list[str]], refused: str, tmp_path: Path, settings: Settings
+) -> None:
+    skill = tmp_path / "skills" / "tides"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: tides\ndescription: Of depths.\n---\nSubtract two metres.\n")
+    allowed = settings.model_copy(update={"mcp_servers": ("wiki",), "mcp_skills": (skill.parent,)})
+    async with assisted(allowed) as asking:
+        said = await refusal(asking, "submit_research", question="Why?", documents=[TEXT], **named)
+    assert (refused or "no Temporal server answers") in said
+
+
+@pytest.mark.parametrize("named", [{"servers": ["wiki"]}, {"skills": ["tides"]}])
+async def test_without_a_word_in_the_settings_none_are_named(named: dict[str, list[str]], settings: Settings) -> None:
+    async with assisted(settings) as asking:
+        said = await refusal(asking, "submit_research", question="Why?", documents=[TEXT], **named)
+    assert "assistant may not name the" in said
+
+
+async def test_a_server_that_a_person_named_in_its_session_is_not_passed_on_to_an_assistant(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted: list[TaskRow] = []
+
+    async def keep(_: Client, row: TaskRow, __: object) -> None:
+        submitted.append(row)
+        raise Unreachable("no server")
+
+    monkeypatch.setattr(Client, "submit", keep)
+    async with (
+        await Client.connect(settings) as client,
+        aclosing(await SqlStore.open(settings.database_url, utc_now)) as store,
+    ):
+        asked = TaskRequest(question="Why?", session=OWN, request_id="by a person", servers=("letters",))
+        await store.register(row_of(asked, settings, await store.store_id()), ())
+        assistant = Assistant(client, settings, AssistantRights.of(settings), MemoryReader(settings))
+        given = Handing(question="And?", documents=(GivenDocument(**TEXT),), request_id="1", budget=Limit(tokens=9_000))
+        with pytest.raises(Unreachable):
+            await assistant.hand_in(given)
+    assert [row.request.servers for row in submitted] == [("default",)]
+
+
+async def test_an_argument_that_a_tool_does_not_have_is_refused_and_not_passed_over(settings: Settings) -> None:
+    async with assisted(settings) as asking:
+        tools = {tool.name: tool.input_schema for tool in (await asking.list_tools()).tools}
+        said = await refusal(asking, "submit_research", question="Why?", documents=[TEXT], max_budget="5k")
+    assert said.startswith("submit_research has no argument 'max_budget': it takes question, documents, budget,")
+    assert all(schema["additionalProperties"] is False for schema in tools.values())
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ({"uri": "http://[::1"}, "is no resource that can be read here: give file:///…"),
+        ({"name": "a.md", "text": " \n"}, "documents.0: a text has words, and a name, which citations give"),
+        ({"text": "# A"}, "documents.0: a text has words, and a name, which citations give"),
+    ],
+)
+async def test_a_document_that_is_none_is_refused_with_the_one_cause(
+    document: dict[str, str], said: str, settings: Settings
+) -> None:
+    async with assisted(settings) as asking:
+        refused = await submitting(asking, **document)
+    assert said in refused
+    assert "it is empty" not in refused
+
+
+async def test_nothing_waiting_is_said_and_not_made_up_where_nobody_can_know(settings: Settings) -> None:
+    task = await keep_task(settings, OWN, spent=1)
+    async with assisted(settings) as asking:
+        assert "no Temporal server answers" in await refusal(asking, "list_approvals")
+        assert await refusal(asking, "deny", task=task) == f"In {task} (done) there waits: nothing"
+        unknown = await refusal(asking, "deny", task=task, request_id="r-1")
+    assert unknown == f"there is no request of this id. In {task} (done) there waits: nothing"
 
 
 async def test_another_tenant_sees_nothing_under_the_same_name(settings: Settings) -> None:

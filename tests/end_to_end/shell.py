@@ -50,11 +50,13 @@ class Shell:
         """The same shell with other settings beside its own."""
         return Shell(self.home, {**self.settings, **settings})
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, typed: str | None = None) -> subprocess.CompletedProcess[str]:
+        """The command, with what it reads on standard input, if it does."""
         return subprocess.run(
             [*WAYSTATION, *arguments],
             cwd=ROOT,
             env=self.environment,
+            input=typed,
             capture_output=True,
             text=True,
             timeout=120,

@@ -22,6 +22,9 @@ WITHOUT_A_PLATFORM = (
     'echo "Call Ada Lovelace, +44 20 7946 0958" | waystation privacy redact -',
     "waystation tools --servers mcp.json",
     "waystation tools --servers ~/mcp.json",
+    "waystation secrets set WIKI_TOKEN",
+    "waystation secrets list",
+    "waystation secrets forget WIKI_TOKEN",
     'waystation keys make "Ada Lovelace" --role approve',
     "waystation keys list",
     "waystation store migrate",
@@ -76,6 +79,7 @@ ON_A_PLATFORM = (
     "waystation memory forget --session S --everything",
     "waystation schedule add \"…\" --docs contracts/ --cron '0 7 * * 1' --budget 200k --session weekly --name weekly "
     "--monthly 1M",
+    "waystation schedule add \"…\" --docs contracts/ --cron '0 7 * * 2' --servers none --skills skills/ --name guided",
     "waystation schedule list",
     "waystation schedule run weekly",
     'waystation schedule pause weekly --note "on leave"',

@@ -21,7 +21,7 @@ from tests.end_to_end.transcripts import Made, made
 from tests.ports import free_port
 from waystation.adapters.offline.replies import call
 
-SECRET = "wiki-5up3r-s3cr3t-value"
+SECRET, VAULTED = "wiki-5up3r-s3cr3t-value", "wiki-k3pt-in-the-vault"
 WIKI = """
 import os, sys
 from pathlib import Path
@@ -31,8 +31,9 @@ server = MCPServer("wiki")
 
 @server.tool()
 def stamp(page: str) -> str:
-    Path(sys.argv[1]).write_text(os.environ["WIKI_TOKEN"])
-    return f"{page} was stamped with {os.environ['WIKI_TOKEN']}"
+    tokens = " and ".join((os.environ["WIKI_TOKEN"], os.environ["WIKI_USER"]))
+    Path(sys.argv[1]).write_text(tokens)
+    return f"{page} was stamped with {tokens}"
 
 server.run()
 """
@@ -107,13 +108,15 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Work]:
     (skill / "datum.md").write_text(DATUM, encoding="utf-8")
     (folder / "wiki.py").write_text(WIKI, encoding="utf-8")
     arguments = [str(folder / "wiki.py"), str(folder / "stamp")]
-    env = {"WIKI_TOKEN": "${WIKI_TOKEN}"}
+    env = {"WIKI_TOKEN": "${WIKI_TOKEN}", "WIKI_USER": "${secret:WIKI}"}
     entry = {"command": sys.executable, "args": arguments, "env": env, "by_name": True}
     config.write_text(json.dumps({"mcpServers": {"wiki": entry}}), encoding="utf-8")
     given = ("--docs", str(documents), "--detach")
     settings = {"WAYSTATION_TOOL_SERVERS": str(config), "WIKI_TOKEN": SECRET}
     with ExitStack() as stack:
         server = stack.enter_context(serving(ScriptedServer(delay=0.0, scripts={"research-1": [CALLS]})))
+        kept = Shell(folder / "home", {}).run("secrets", "set", "WIKI", typed=f"{VAULTED}\n")
+        assert kept.returncode == 0, kept.stderr
         shell = stack.enter_context(platform(folder / "home", server, **settings))
         first = shell.run(
             "submit", ASKED, *given, "--session", "S", "--servers", "wiki", "--skills", str(folder / "skills")
@@ -130,9 +133,9 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Work]:
         refused = shell.run("submit", ASKED, *given, "--servers", "wik")
         posted = post(shell, servers=["wik"])
         shell.run("down")
-        kept = b"".join(path.read_bytes() for path in shell.home.rglob("*") if path.is_file())
+        files = b"".join(path.read_bytes() for path in shell.home.rglob("*") if path.is_file())
         stamp = (folder / "stamp").read_text(encoding="utf-8")
-        yield Work(first.stderr, asked, named, followed, unnamed, report, stamp, refused.stderr, posted, kept)
+        yield Work(first.stderr, asked, named, followed, unnamed, report, stamp, refused.stderr, posted, files)
 
 
 pytestmark = pytest.mark.timeout(900)
@@ -153,7 +156,8 @@ def test_a_skill_is_read_and_its_files_are(work: Work) -> None:
 
 def test_a_server_that_a_task_names_is_called_once_a_person_has_agreed(work: Work) -> None:
     assert "May the tool stamp of the tool server wiki be called" in work.asked
-    assert 'server="wiki" tool="stamp">\nNordvik was stamped with [secret]\n</foreign>' in work.named[-1].text
+    tokens = "[secret] and [secret]"
+    assert f'server="wiki" tool="stamp">\nNordvik was stamped with {tokens}\n</foreign>' in work.named[-1].text
 
 
 def test_a_session_goes_on_with_its_servers_and_not_with_its_skills(work: Work) -> None:
@@ -175,6 +179,7 @@ def test_a_name_that_the_file_does_not_have_is_refused_with_those_that_it_has(wo
     assert "there are: wiki" in work.posted["detail"]
 
 
-def test_a_secret_that_the_file_refers_to_reaches_its_server_and_is_kept_nowhere(work: Work) -> None:
-    assert work.stamp == SECRET
+def test_secrets_that_the_file_refers_to_reach_their_server_and_are_kept_nowhere_but_sealed(work: Work) -> None:
+    assert work.stamp == f"{SECRET} and {VAULTED}"
     assert SECRET.encode() not in work.kept
+    assert VAULTED.encode() not in work.kept

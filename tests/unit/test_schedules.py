@@ -11,6 +11,7 @@ from waystation.cli.main import run
 from waystation.cli.schedules import schedule_json, schedule_text
 from waystation.client.schedules import KnownSchedule
 from waystation.domain.amount import Amount, Limit
+from waystation.domain.procedures import GivenProcedure
 from waystation.domain.schedules import (
     PauseOrder,
     RunOrder,
@@ -80,8 +81,10 @@ def test_a_note_names_the_kind_of_the_last_error_and_what_to_do() -> None:
 def test_a_schedule_is_shown_with_its_times_its_limits_and_its_last_run() -> None:
     monthly = WISH.model_copy(update={"monthly": Limit(tokens=1_000_000)})
     ran = {"next_run": NOON + timedelta(days=7), "last_run": NOON, "last": "done, task-1", "skipped": 1, "missed": 2}
+    tides = GivenProcedure(name="tides", text="---\nname: tides\n---\nTwice.", skill=True)
+    with_tools = ASKED.model_copy(update={"servers": (), "procedures": (tides,)})
     shown = [
-        KnownSchedule(name="weekly", seen=SEEN, wish=WISH),
+        KnownSchedule(name="weekly", seen=SEEN, wish=WISH.model_copy(update={"request": with_tools})),
         KnownSchedule(name="weekly", seen=SEEN.model_copy(update=ran), wish=monthly),
         KnownSchedule(name="lost", seen=SEEN.model_copy(update={**ran, "paused": True, "note": "why", "last": ""})),
     ]
@@ -89,6 +92,8 @@ def test_a_schedule_is_shown_with_its_times_its_limits_and_its_last_run() -> Non
 weekly  0 7 * * 1 UTC  on
   What of the fees?
   /srv/fees; session S; 200,000 tokens a run
+  tool servers: none
+  agents follow: tides
   next: -; last: -
 weekly  0 7 * * 1 UTC  on
   What of the fees?
@@ -101,7 +106,7 @@ lost    paused (why)
   1 skipped while a run was under way, 2 missed before --catch-up\
 """)
     assert list(schedule_json(shown[0]).model_dump()) == [
-        *("name", "question", "session", "documents", "cron", "zone", "budget", "monthly"),
+        *("name", "question", "session", "documents", "servers", "procedures", "cron", "zone", "budget", "monthly"),
         *("paused", "note", "next_run", "last_run", "last", "running", "skipped", "missed"),
     ]
 
@@ -116,6 +121,8 @@ lost    paused (why)
         (("--budget", "10"), "--budget takes"),
         (("--docs", "/nowhere"), "cannot use /nowhere: no such file"),
         (("--failures", "0"), "--failures"),
+        (("--servers", "a,,b"), "give names with commas between, like time,wiki; or `none` alone"),
+        (("--skills", "/nowhere"), "neither it nor a folder in it has a SKILL.md"),
     ],
 )
 def test_what_cannot_be_scheduled_is_refused_before_a_server_is_asked(

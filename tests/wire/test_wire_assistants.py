@@ -16,7 +16,8 @@ from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
 from waystation.client.task_json import TaskJson
 from waystation.domain.task import reader_of
-from waystation.serve.assistants import ReportPart, sections_of
+from waystation.markdown import sections_of
+from waystation.serve.assistants import ReportPart
 from waystation.settings import Settings
 
 HELLO = (

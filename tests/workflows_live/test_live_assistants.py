@@ -15,14 +15,20 @@ from temporalio.client import Client as TemporalClient
 from tests.attacks.test_attacks_assistants import MAIL, OWN, SECRET, assisted, keep_task
 from tests.attacks.test_attacks_pages import NO_SERVER
 from tests.crew import Crew, tight
-from tests.running import SESSION, Counter, at_work, until
+from tests.ended_tasks import row_of
+from tests.running import SESSION, TENANT, Counter, at_work, until
 from tests.workflows_live.test_live_approvals import pause
+from waystation.adapters.clock import utc_now
 from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.adapters.store import SqlStore
 from waystation.client import Client
+from waystation.client.lookups import NEWEST
 from waystation.domain.amount import Limit
 from waystation.domain.errors import BadInput, Unreachable
-from waystation.serve.assistants import Answers, Assistant, AssistantRights, GivenDocument, Handing
+from waystation.domain.task import TaskRequest
+from waystation.serve.assistants import Assistant, GivenDocument, Handing
 from waystation.serve.mcp import AssistantServer
+from waystation.serve.principals import Answers, AssistantRights
 from waystation.settings import Settings
 from waystation.task_view import TaskFilter
 from workers.memory import MemoryReader
@@ -110,7 +116,7 @@ async def test_a_person_answers_by_a_form_and_an_assistant_not_for_itself(
             assert f"`waystation approve {task} --request {first}`" in words
             done, words = await said(asking, "approve", task=task)
             assert not done
-            assert f"give the request_id of one: what waits in {task}: {first}, {second}" in words
+            assert f"give the request_id of one. In {task} (paused) there waits: {first}, {second}" in words
         async with there.asking(there.assistant("nobody"), Person("accept"), mode) as asking:
             done, words = await said(asking, "approve", task=task, request_id=first)
             assert (done, "assistants approve nothing here" in words) == (False, True)
@@ -130,11 +136,14 @@ async def test_a_person_answers_by_a_form_and_an_assistant_not_for_itself(
             assert f"in {task}" in granting.read[0]
             # With so much money the other agent may have gone on.
             done, words = await said(asking, "approve", task=task, request_id=second)
-            assert done or f"{second} does not wait" in words or f"{second} was already withdrawn" in words
+            assert done or f"{second} was already withdrawn" in words
             done, words = await said(asking, "wait_for_task", task=task, seconds=60)
             assert f"{task} is done" in words
             done, words = await said(asking, "approve", task=task, request_id=first)
-            assert (done, f"{first} does not wait" in words) == (False, True)
+            assert (done, f"{first} was already approved by assistant (MCP). In {task} (done)" in words) == (
+                False,
+                True,
+            )
         answered = (await there.client.progress(task)).progress.approvals[0]
         assert (answered.decision, answered.granted.tokens) == ("approved", 60_000)
         assert (answered.by, answered.note) == ("assistant (MCP)", NOTE)
@@ -158,6 +167,23 @@ async def test_what_is_granted_stays_within_its_budget_and_a_denial_is_always_po
             assert f"{task} is partial" in words
 
 
+async def test_what_waits_is_listed_however_old_its_task_is_and_to_its_own_assistant_alone(
+    server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter, room(outside) as there:
+        task, waiting = await paused(counter, there.client)
+        store = await SqlStore.open(outside.database_url, utc_now)
+        for number in range(NEWEST):
+            newer = TaskRequest(question="Why?", tenant=TENANT, session=SESSION, request_id=f"newer-{number}")
+            await store.register(row_of(newer, outside, await store.store_id()), ())
+        await store.aclose()
+
+        assert {one.approval.request_id for one in await there.assistant().requests()} == {*waiting}
+        assert task not in {view.progress.task_id for view in await there.assistant().tasks()}
+        other = Assistant(there.client, outside, AssistantRights.of(outside), MemoryReader(outside))
+        assert await other.requests() == ()
+
+
 async def test_of_two_tasks_that_fit_one_by_one_one_is_begun(
     server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
 ) -> None:
@@ -167,7 +193,8 @@ async def test_of_two_tasks_that_fit_one_by_one_one_is_begun(
         budget=Limit(tokens=300_000),
         request_id="one",
     )
-    async with at_work(server, tmp_path, redactor, Crew()), room(outside) as there:
+    paged = outside.model_copy(update={"page": "https://research.example.org"})
+    async with at_work(server, tmp_path, redactor, Crew()), room(paged) as there:
         wishes = [given, given.model_copy(update={"request_id": "two"})]
         halls = [there.assistant(budget=Limit(tokens=500_000)) for _ in wishes]
         found = await asyncio.gather(
@@ -180,12 +207,14 @@ async def test_of_two_tasks_that_fit_one_by_one_one_is_begun(
         task = begun.progress.task_id
         again = wishes[1 - found.index(refused)]
 
-        async def accepted() -> bool:
+        async def handed_in() -> bool:
             with suppress(Unreachable):
-                return (await halls[0].hand_in(again)).task_id == task
+                accepted = await halls[0].hand_in(again)
+                assert accepted.page == f"https://research.example.org/tasks/{accepted.task_id}"
+                return accepted.task_id == task
             return False
 
-        await until(accepted)
+        await until(handed_in)
 
 
 async def test_a_document_is_read_as_agents_saw_it_and_no_further(

@@ -15,6 +15,7 @@ from tests.crew import Call, Crew
 from tests.running import KEY, TENANT, Watched, dev_server, strict, until
 from tests.scheduled import BUDGET, MONDAYS, QUESTION, Office, office
 from waystation.adapters.temporal.orders import running
+from waystation.cli.main import run
 from waystation.client.persons import searching
 from waystation.client.removal import erase
 from waystation.client.schedules import KnownSchedule
@@ -72,10 +73,10 @@ async def told_by_server(platform: Office, name: str) -> bytes:
     schedule_id = (await platform.known(name)).seen.schedule_id
     described = await platform.server.get_schedule_handle(schedule_id).describe()
     parts = [described.raw_description.SerializeToString()]
-    async for run in platform.server.list_workflows('WorkflowType = "ScheduledRun"'):
+    async for began in platform.server.list_workflows('WorkflowType = "ScheduledRun"'):
         parts += [
             event.SerializeToString()
-            for event in (await platform.server.get_workflow_handle(run.id).fetch_history()).events
+            for event in (await platform.server.get_workflow_handle(began.id).fetch_history()).events
         ]
     return b"\n".join(parts)
 
@@ -169,14 +170,32 @@ async def test_what_was_missed_starts_one_task_and_a_removed_schedule_leaves_a_r
         with pytest.raises(BadInput, match="there is no schedule of this name"):
             await platform.schedules.run("weekly")
         crew.goes_on.set()
-        (run,) = [one async for one in server.list_workflows('WorkflowType = "ScheduledRun"')]
-        outcome = await server.get_workflow_handle(run.id).result()
+        (held,) = [one async for one in server.list_workflows('WorkflowType = "ScheduledRun"')]
+        outcome = await server.get_workflow_handle(held.id).result()
         (task,) = await platform.client.tasks(TaskFilter(session="S"))
         again = await platform.schedules.add(platform.wish())
     assert (policy.overlap, policy.catchup_window) == (ScheduleOverlapPolicy.SKIP, timedelta(days=1))
     assert outcome == {"outcome": "done", "task_id": task.progress.task_id, "reason": ""}
     assert again.seen.order.wish == wish.wish
     assert again.wish is not None
+
+
+async def test_each_run_has_the_servers_and_the_skills_that_were_named_with_the_schedule(
+    server: TemporalClient, terminal: Settings, tmp_path: Path
+) -> None:
+    skill = tmp_path / "skills" / "tides"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: tides\ndescription: Of depths.\n---\nSubtract two metres.\n")
+    async with office(server, terminal, Crew()) as platform:
+        platform.write()
+        command = ["schedule", "add", QUESTION, "--docs", str(platform.docs), "--cron", "0 7 * * 1", "--name", "weekly"]
+        named = ["--servers", "wiki,default", "--skills", str(skill.parent), "--session", "S", "--budget", "300k"]
+        assert await asyncio.to_thread(run, [*command, *named]) == 0
+        await platform.week(0)
+        (task,) = await platform.client.tasks(TaskFilter(session="S"))
+        seen = await platform.client.progress(task.progress.task_id)
+    assert seen.servers == ("wiki", "default")
+    assert [one.name for one in seen.procedures] == ["tides"]
 
 
 async def test_the_question_of_a_person_who_was_erased_is_asked_no_more_and_the_next_run_says_what_to_do(

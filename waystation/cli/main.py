@@ -87,6 +87,7 @@ GROUPS = {
         "tools": Command(
             "tools", "List what tool servers offer, what asks a person first, and what is hidden and why."
         ),
+        "secrets": Command("serve", "Keep what tool servers are given and nobody else, sealed; list and forget it."),
         "worker": Command("platform", "Run the workers against a Temporal server that is there already."),
         "store": Command("store", "Look at the store's database, and upgrade it."),
         "codec-server": Command("codec_server", "Decrypt what the Temporal UI shows."),

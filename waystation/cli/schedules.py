@@ -1,7 +1,7 @@
 """`waystation schedule`: questions that come back, by Temporal's schedules."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from getpass import getuser
 from pathlib import Path
@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from waystation.adapters.documents.sources import load_documents, load_procedures
+from waystation.adapters.documents.sources import load_documents
 from waystation.cli.console import print_json, print_text, say
 from waystation.cli.options import ByOption, JsonOption, parse_budget, parse_limit, parse_span
 from waystation.cli.render import counted
-from waystation.cli.submit import text_of
+from waystation.cli.submit import NO_SERVER, named_servers, text_of, to_follow
 from waystation.client import Client
 from waystation.client.schedules import KnownSchedule
 from waystation.domain.amount import Limit, limit_text
@@ -31,6 +31,8 @@ schedule = typer.Typer(
 app.add_typer(schedule)
 
 NOT_NAMED = "a session of its own"
+_CATCH_UP = f"{CATCH_UP.days}d"
+_FAILURES = typer.Option(min=1, max=1_000, help="So many in a row, and it pauses itself.")
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of the schedule, as `schedule list` shows it.")]
 
@@ -42,6 +44,10 @@ class ScheduleJson(Value):
     question: str
     session: str
     documents: tuple[str, ...]
+    servers: tuple[str, ...] | None
+    """None where each run has those of the session's newest task."""
+    procedures: tuple[str, ...]
+    """What agents follow, by name; skills among it."""
     cron: str
     zone: str
     budget: str
@@ -72,14 +78,13 @@ def add(
     name: Annotated[str | None, typer.Option(help="Lower-case letters, digits, hyphens; Temporal shows it.")] = None,
     zone: Annotated[str, typer.Option(help="Time zone of --cron, like Europe/Oslo.")] = "UTC",
     overlap: Annotated[Overlap, typer.Option(help="While an earlier run is under way.")] = "skip",
-    catch_up: Annotated[str, typer.Option(help="Runs missed within this time are made up for.")] = (
-        f"{CATCH_UP.days}d"
-    ),
-    failures: Annotated[
-        int, typer.Option(min=1, max=1_000, help="So many in a row, and it pauses itself.")
-    ] = FAILURES_IN_A_ROW,
+    catch_up: Annotated[str, typer.Option(help="Runs missed within this time are made up for.")] = _CATCH_UP,
+    failures: Annotated[int, _FAILURES] = FAILURES_IN_A_ROW,
     accept: Annotated[list[str] | None, typer.Option(help="A criterion of the report; repeatable.")] = None,
     instructions: Annotated[Path | None, typer.Option(help="File with instructions for the agents.")] = None,
+    procedures: Annotated[list[Path] | None, typer.Option(help="Markdown file or folder that agents follow.")] = None,
+    skills: Annotated[list[Path] | None, typer.Option(help="Folder with SKILL.md, or of such folders.")] = None,
+    servers: Annotated[str | None, typer.Option(help="MCP servers by name: a,b; default; default,c; none.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Hand a question in that comes back: each run is a task of the session with a budget of its own.
@@ -95,7 +100,8 @@ def add(
         budget=parse_budget(budget, "--budget") if budget is not None else None,
         accept=tuple(accept or ()),
         instructions=text_of(instructions) if instructions else "",
-        procedures=load_procedures([settings.procedures.expanduser()] if settings.procedures else []),
+        procedures=to_follow(settings, procedures or [], skills or []),
+        servers=named_servers(servers),
     )
     given = {
         "name": own_name(request, paths) if name is None else name,
@@ -205,6 +211,8 @@ def schedule_json(known: KnownSchedule) -> ScheduleJson:
         question=wish.request.question if wish is not None else "",
         session=wish.request.session if wish is not None else "",
         documents=wish.paths if wish is not None else (),
+        servers=wish.request.servers if wish is not None else None,
+        procedures=tuple(one.name for one in wish.request.procedures) if wish is not None else (),
         cron=wish.timing.cron if wish is not None else "",
         zone=wish.timing.zone if wish is not None else "",
         budget=_budget(wish),
@@ -219,6 +227,14 @@ def _budget(wish: ScheduleWish | None) -> str:
     return limit_text(wish.request.budget) if wish.request.budget is not None else "the settings' budget"
 
 
+def _beside(request: TaskRequest) -> Iterator[str]:
+    """What a run has beside its documents, where somebody said it."""
+    if request.servers is not None:
+        yield f"  tool servers: {', '.join(request.servers) or NO_SERVER}"
+    if request.procedures:
+        yield f"  agents follow: {', '.join(one.name for one in request.procedures)}"
+
+
 def schedule_text(known: KnownSchedule) -> str:
     """A schedule in a few lines."""
     wish, seen = known.wish, known.seen
@@ -230,6 +246,7 @@ def schedule_text(known: KnownSchedule) -> str:
         month = "" if wish.monthly.unlimited else f", {limit_text(wish.monthly)} a month"
         lines.append(f"  {wish.request.question}")
         lines.append(f"  {', '.join(wish.paths)}; session {wish.request.session}; {_budget(wish)} a run{month}")
+        lines += _beside(wish.request)
     next_run = "-" if seen.next_run is None or seen.paused else f"{seen.next_run:%Y-%m-%d %H:%M} UTC"
     last = f"{seen.last_run:%Y-%m-%d %H:%M} UTC, {seen.last or 'not known any more'}" if seen.last_run else "-"
     lines.append(f"  next: {next_run}; last: {last}")

@@ -1,33 +1,41 @@
 """`waystation serve`: pages in the browser, an HTTP API and an MCP server; `waystation mcp`: the last of these, over
-standard streams; and `waystation keys`, who may ask it from elsewhere.
+standard streams; `waystation keys`, who may ask it from elsewhere; and `waystation secrets`, with what tool servers are
+asked from here.
 """
 
 import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import AsyncGenerator, Awaitable, Callable
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from datetime import datetime
+from getpass import getpass
 from pathlib import Path
+from secrets import token_hex
 from socket import create_server, socket
 from typing import Annotated
 
 import typer
 
 from waystation.adapters.clock import utc_now
+from waystation.adapters.store.vault import SqlVault
 from waystation.adapters.temporal.connect import RunFile, read_run_file
 from waystation.adapters.temporal.die_with_parent import ending_with_us
 from waystation.children import python, search_path
 from waystation.cli.console import print_json, print_text, say
 from waystation.cli.options import JsonOption
 from waystation.domain.errors import BadInput
+from waystation.domain.privacy import Original
 from waystation.domain.value import Value
 from waystation.files import opened_private, own_folder
 from waystation.imports import loading
-from waystation.serve.principals import ApiKey, ApiKeys, Identities, OpenId, OpenIdTokens, Permit
+from waystation.patterns import proven
+from waystation.serve.principals import ApiKey, ApiKeys, AssistantRights, Identities, OpenId, OpenIdTokens, Permit
 from waystation.settings import Settings
 from waystation.settings_text import address_of
+from waystation.stores import TOOL_SECRETS, key_of, opened_store, own_cipher
 from workers.shutdown import INTERRUPTED, stop_on_signals
 
 LISTEN = "127.0.0.1:8520"
@@ -184,7 +192,7 @@ async def _serve(settings: Settings, identities: Identities, listener: socket, n
             printed_for_assistants,
             sign_in,
         )
-        from waystation.serve.assistants import Assistant, AssistantRights  # noqa: PLC0415
+        from waystation.serve.assistants import Assistant  # noqa: PLC0415
         from waystation.serve.mcp import AssistantServer  # noqa: PLC0415
         from waystation.serve.pages import error_page, pages  # noqa: PLC0415
         from waystation.serve.task_page import FOLDER  # noqa: PLC0415
@@ -233,7 +241,7 @@ async def _mcp(settings: Settings, roots: list[Path]) -> None:
     # The SDKs come with these imports, as above.
     with loading():
         from waystation.client import Client  # noqa: PLC0415
-        from waystation.serve.assistants import Assistant, AssistantRights  # noqa: PLC0415
+        from waystation.serve.assistants import Assistant  # noqa: PLC0415
         from waystation.serve.mcp import AssistantServer  # noqa: PLC0415
         from workers.memory import MemoryReader  # noqa: PLC0415
 
@@ -307,3 +315,96 @@ def revoke(key: Annotated[str, typer.Argument(metavar="ID", help="Id of the key.
     """Revoke an API key: from now on it opens nothing, also where a server runs."""
     revoked = _keys(Settings()).revoke(key, utc_now())
     say(f"{revoked.id} of {revoked.name} opens nothing any more")
+
+
+# -------------------------------------------------------------------------------------------------------------- secrets
+
+secrets_app = typer.Typer(
+    name="secrets", help="What tool servers are given and nobody else: in the vault, sealed.", no_args_is_help=True
+)
+app.add_typer(secrets_app)
+LONGEST_SECRET = 10_000
+"""Characters."""
+_SECRET_NAME = proven(r"\A[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
+SecretArgument = Annotated[str, typer.Argument(metavar="NAME", help="As the file names it: ${secret:NAME}.")]
+
+
+class KeptSecretJson(Value):
+    """What `secrets list` prints of one: never what it is."""
+
+    name: str
+    kept_at: datetime
+
+
+@secrets_app.callback()
+def _secrets() -> None:
+    """What tool servers are given and nobody else: in the vault, sealed."""
+
+
+@secrets_app.command("set")
+def set_secret(name: SecretArgument) -> None:
+    """Keep a secret, in the place of what it was before. It is asked for without being shown, or read from stdin.
+
+    Workers that have started take it when they start again.
+    """
+    if not _SECRET_NAME.fullmatch(name):
+        raise BadInput(f"{name!r} is no name: letters, digits and _, no digit first, 100 at most")
+    asyncio.run(_keep(name, _typed(name)))
+    say(f"{name} is kept; in the file of tool servers it is ${{secret:{name}}}. Workers take it when they start")
+
+
+@secrets_app.command("list")
+def list_secrets(as_json: JsonOption = False) -> None:
+    """List the names of the secrets that are kept, and since when. What they are is shown nowhere."""
+    kept = asyncio.run(_kept())
+    if as_json:
+        print_json([KeptSecretJson(name=name, kept_at=at) for name, at in kept.items()])
+    elif kept:
+        print_text("\n".join(f"{name}  kept {at:%Y-%m-%d %H:%M} UTC" for name, at in kept.items()))
+    else:
+        say("no secrets: `waystation secrets set NAME` keeps one")
+
+
+@secrets_app.command("forget")
+def forget_secret(name: SecretArgument) -> None:
+    """Keep a secret no more. Workers that have started have it until they end."""
+    if not asyncio.run(_forgotten(name)):
+        raise BadInput(f"there is no secret {name!r}: `waystation secrets list` shows what there is")
+    say(f"{name} is forgotten; a worker that has it has it until it ends")
+
+
+@asynccontextmanager
+async def _vault() -> AsyncGenerator[SqlVault]:
+    """That of this store. Raises BadInput where its key is not here."""
+    settings = Settings()
+    async with aclosing(await opened_store(settings)) as store:
+        await key_of(store, settings)
+        yield store.vault(own_cipher(settings, "vault"))
+
+
+async def _keep(name: str, text: str) -> None:
+    # The vault's other rows are found by a fingerprint of what they hold; of these nobody is to see which are equal.
+    secret = Original(type="SECRET", placeholder=name, fingerprint=token_hex(32), text=text)
+    async with _vault() as vault:
+        await vault.replace(TOOL_SECRETS, secret)
+
+
+async def _kept() -> Mapping[str, datetime]:
+    async with _vault() as vault:
+        return await vault.kept(TOOL_SECRETS)
+
+
+async def _forgotten(name: str) -> bool:
+    async with _vault() as vault:
+        return await vault.drop(TOOL_SECRETS, [name]) > 0
+
+
+def _typed(name: str) -> str:
+    """What a person types unseen, or what stdin has, without the end of its line. Raises BadInput."""
+    if sys.stdin.isatty():
+        text = getpass(f"{name}: ")
+    else:
+        text = sys.stdin.read(LONGEST_SECRET + 2).removesuffix("\n").removesuffix("\r")
+    if not text.strip() or len(text) > LONGEST_SECRET or "\0" in text:
+        raise BadInput(f"a secret has from 1 to {LONGEST_SECRET:,} characters: give it on stdin, or type it when asked")
+    return text

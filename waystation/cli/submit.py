@@ -86,7 +86,7 @@ def submit(
         request_id=identity,
         unattended=unattended(top_up, answer_by, then, utc_now().astimezone()),
         review_plan=review_plan or None,
-        procedures=_to_follow(settings, procedures or [], skills or []),
+        procedures=to_follow(settings, procedures or [], skills or []),
     )
     chosen = {"mode": mode, "strategy": strategy, "memory": memory, "preset": preset, "servers": named_servers(servers)}
     whole = _with_amounts(request.model_copy(update=chosen), budget, agent_budget, ceiling, window)
@@ -118,7 +118,7 @@ def named_servers(written: str | None) -> tuple[str, ...] | None:
     return names
 
 
-def _to_follow(settings: Settings, procedures: list[Path], skills: list[Path]) -> tuple[GivenProcedure, ...]:
+def to_follow(settings: Settings, procedures: list[Path], skills: list[Path]) -> tuple[GivenProcedure, ...]:
     """Both kinds, those of the settings where no procedures are named. Raises BadInput."""
     given = load_procedures(procedures or ([settings.procedures.expanduser()] if settings.procedures else []))
     found = load_skills(skills)

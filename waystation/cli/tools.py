@@ -5,7 +5,7 @@ Which tools the agents of a task see now, which are hidden and why: from its sto
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
 from itertools import groupby
@@ -26,6 +26,7 @@ from waystation.domain.projection import Projection
 from waystation.domain.task import reader_of
 from waystation.domain.value import Value
 from waystation.settings import Settings
+from waystation.stores import opened_store, tool_secrets
 
 app = typer.Typer()
 
@@ -69,10 +70,15 @@ def _silent(found: ForeignTools) -> set[str]:
 async def _found(file: Path) -> tuple[ForeignTools, frozenset[str]]:
     """Of all servers, and which of them only tasks have that name them."""
     # The protocol's library takes half a second to load.
-    from waystation.adapters.mcp.config import load_servers  # noqa: PLC0415
+    from waystation.adapters.mcp.config import load_servers, secret_names  # noqa: PLC0415
     from waystation.adapters.mcp.servers import McpServers  # noqa: PLC0415
 
-    known = load_servers(file, os.environ)
+    kept: Mapping[str, str] = {}
+    if names := secret_names(file):
+        settings = Settings()
+        async with aclosing(await opened_store(settings)) as store:
+            kept = await tool_secrets(settings, store, names)
+    known = load_servers(file, os.environ, kept)
     async with aclosing(McpServers(known)) as servers:
         found = await servers.tools(servers=[one.name for one in known])
     return found, frozenset(one.name for one in known if one.by_name)
@@ -162,7 +168,6 @@ async def _desk(settings: Settings) -> AsyncGenerator[Desk]:
     from temporalio.common import MetricMeter  # noqa: PLC0415
 
     from waystation.adapters.temporal.metrics import TemporalMeter  # noqa: PLC0415
-    from waystation.stores import opened_store  # noqa: PLC0415
     from workers.outside import Ledgers, opened_reach  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:

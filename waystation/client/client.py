@@ -342,9 +342,9 @@ class Client:
         progress = (await self.progress(task_id)).progress
         return await contexts(self._store, await self._own(task_id), progress, agent, self._settings.tool_policy)
 
-    async def approvals(self) -> tuple[PendingApproval, ...]:
-        """What waits for an answer in the tenant's tasks, the most urgent first. Raises Unreachable."""
-        return await inbox(await self._temporal(), self._store, self._reader)
+    async def approvals(self, session: str | None = None) -> tuple[PendingApproval, ...]:
+        """What waits for an answer in the tenant's tasks, or a session's, the most urgent first. Raises Unreachable."""
+        return await inbox(await self._temporal(), self._store, reader_of(self._settings.tenant, session))
 
     async def approve(
         self, task_id: str, *, request_id: str | None = None, amount: Amount | None = None, by: By = "", note: str = ""

@@ -120,10 +120,15 @@ class _Fault(NamedTuple):
 
 
 def malformed(error: ValidationError) -> tuple[_Fault, ...]:
-    """Everything that is wrong, in the order of the fields."""
+    """Everything that is wrong, in the order of the fields. A list whose items are wrong counts none of them, and would
+    be called too short beside that.
+    """
+    problems = error.errors()
+    inside = {place[:depth] for place in (problem["loc"] for problem in problems) for depth in range(len(place))}
     return tuple(
         _Fault(problem["loc"], _words(problem["type"], problem["msg"]), problem["type"] == "value_error")
-        for problem in error.errors()
+        for problem in problems
+        if problem["type"] != "too_short" or problem["loc"] not in inside
     )
 
 

@@ -5,17 +5,14 @@ An assistant is a program that other people's words reach, too: it may do what w
 
 import asyncio
 import fcntl
-import os
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Literal, Self
-from urllib.parse import unquote, urlsplit
+from typing import Self
+from urllib.parse import SplitResult, unquote, urlsplit
 
-from markdown_it import MarkdownIt
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
-from waystation.adapters.documents.sources import Loaded, apart, load_documents
+from waystation.adapters.documents.sources import Loaded, apart, load_documents, load_skills
 from waystation.client import Client
 from waystation.client.context import FoundJson
 from waystation.client.lookups import document_as_shown, version_of
@@ -25,91 +22,25 @@ from waystation.domain.citations import citations_in
 from waystation.domain.documents import LeftOut
 from waystation.domain.errors import BadInput, UnknownTask
 from waystation.domain.exports import Imprint, NumberedSource, stored_report
+from waystation.domain.foreign import ServerNames, one_line
 from waystation.domain.memory import MemoryQuery
+from waystation.domain.procedures import GivenProcedure
 from waystation.domain.signals import Answer
-from waystation.domain.task import SourceDocument, TaskPhase, TaskRequest, session_hash, tenant_hash
+from waystation.domain.task import SourceDocument, TaskPhase, TaskProgress, TaskRequest, session_hash, tenant_hash
 from waystation.domain.value import Input, Value
 from waystation.files import opened_private, private_folder
-from waystation.markdown import exported_report
+from waystation.markdown import exported_report, section_of, sections_of
+from waystation.serve.principals import AssistantRights
 from waystation.settings import Settings
 from waystation.task_view import PendingApproval, TaskFilter, TaskView, pending
 from workers.memory import MemoryReader
 
 MOST_HANDED_IN = 10_000
 """Of one assistant: with more, its budget cannot be counted."""
-TASKS_OF_A_BUDGET = 5
-"""What an assistant may spend where nobody said it, in budgets of one task."""
-MOST_GIVEN = 1_000
-"""Documents at once, as over HTTP."""
+MOST_GIVEN, MOST_SKILLS = 1_000, 50
+"""Documents at once, as over HTTP; skills."""
 SCHEME = "waystation"
 """Of the addresses of what tasks have: `waystation://tasks/TASK/report`, `waystation://tasks/TASK/documents/NAME`."""
-Answers = Literal["person", "client", "nobody"]
-
-
-class AssistantRights(Value):
-    """What one assistant may."""
-
-    name: str
-    tenant: str
-    budget: Limit
-    """What all of its tasks may spend together."""
-    roots: tuple[Path, ...] = ()
-    """Below these its documents are read. Absolute, without links."""
-    answers: Answers = "person"
-    home: Path
-    """Nothing below it is read."""
-
-    @classmethod
-    def of(cls, settings: Settings, roots: Sequence[Path] = ()) -> Self:
-        """As the settings say; roots that are given beside them count, too. Raises BadInput for one that is none."""
-        real = [Path(os.path.realpath(root.expanduser())) for root in (*settings.mcp_roots, *roots)]
-        for root in real:
-            if not root.is_dir():
-                raise BadInput(f"{root} is no folder: give one below which documents may be read, or none")
-        return cls(
-            name=settings.mcp_client,
-            tenant=settings.tenant,
-            budget=settings.mcp_budget or settings.budget.percent(100 * TASKS_OF_A_BUDGET),
-            roots=tuple(dict.fromkeys(real)),
-            answers=settings.mcp_answers,
-            home=Path(os.path.realpath(settings.home)),
-        )
-
-    @property
-    def session(self) -> str:
-        """Of all of its tasks."""
-        return f"mcp-{self.name}"
-
-    @property
-    def signature(self) -> str:
-        """By whom its answers and words are said to be."""
-        return f"{self.name} (MCP)"
-
-    def readable(self, written: str) -> Path:
-        """The file or folder that is meant, without links; a relative path is one below a root. Raises BadInput, with
-        the same words for what is not there and for what lies elsewhere.
-        """
-        if not self.roots:
-            raise BadInput(
-                "no folder was named below which assistants may read: start it with `--root FOLDER`, set "
-                "WAYSTATION_MCP_ROOTS, or give the document as text"
-            )
-        for root in self.roots:
-            found = _below(root, written)
-            if found is not None and not found.is_relative_to(self.home):
-                return found
-        listed = ", ".join(map(str, self.roots))
-        raise BadInput(f"{written!r} is nothing that may be read below {listed}: give a path there, or the text itself")
-
-
-def _below(root: Path, written: str) -> Path | None:
-    """None for what is elsewhere, is not there, or is hidden."""
-    if "\0" in written:
-        return None
-    found = Path(os.path.realpath(root / written))
-    if not found.is_relative_to(root) or not found.exists():
-        return None
-    return None if any(part.startswith(".") for part in found.relative_to(root).parts) else found
 
 
 class GivenDocument(Input):
@@ -131,8 +62,8 @@ class GivenDocument(Input):
     def _is_one(self) -> Self:
         if sum(given is not None for given in (self.text, self.path, self.uri)) != 1:
             raise ValueError("give one of text, path and uri")
-        if self.text is not None and not self.name.strip():
-            raise ValueError("a text needs a name, which citations give")
+        if self.text is not None and not (self.name.strip() and self.text.strip()):
+            raise ValueError("a text has words, and a name, which citations give")
         return self
 
 
@@ -143,6 +74,8 @@ class Handing(Input):
     documents: tuple[GivenDocument, ...] = Field(min_length=1, max_length=MOST_GIVEN)
     budget: Limit | None = None
     instructions: str = ""
+    servers: ServerNames | None = None
+    skills: tuple[str, ...] = Field(default=(), max_length=MOST_SKILLS)
     request_id: str = Field(min_length=1, max_length=200)
 
 
@@ -178,6 +111,24 @@ class ReportPart(Value):
     """What is cited in this part; `fault` says why a citation does not hold."""
 
 
+class AnsweredRequest(Value):
+    """What became of an answer."""
+
+    task_id: str
+    request_id: str
+    outcome: str
+    reason: str
+
+
+class PersonsGrant(BaseModel):
+    """What a person says to a request."""
+
+    amount: str = Field(
+        default="", max_length=60, description="How much: 50k tokens or $0.25; empty for what was asked for."
+    )
+    note: str = Field(default="", max_length=2_000, description="A note that is kept with the answer.")
+
+
 class Assistant:
     """One of them: its wishes are checked and carried out here. Tasks of others are as unknown as those that never
     were.
@@ -195,7 +146,7 @@ class Assistant:
         self.rights = rights
         self._memory = memory
         self._settings = settings
-        self._page = page
+        self._page = f"{settings.page}/tasks/" if settings.page is not None else page
         """Before the id of a task."""
 
     async def tasks(self) -> tuple[TaskView, ...]:
@@ -227,7 +178,7 @@ class Assistant:
         stored = stored_report(whole.report)
         exported = exported_report(stored, Imprint(task_id=task_id, phase=whole.phase))
         sections = await asyncio.to_thread(sections_of, stored.body)
-        part = whole.report if section is None else _section(sections, section)
+        part = whole.report if section is None else section_of(sections, section)
         cited = {(one.document, one.first_line, one.last_line) for one in citations_in(part)}
         return ReportPart(
             **whole.model_dump(exclude={"report"}),
@@ -256,6 +207,8 @@ class Assistant:
             request_id=given.request_id,
             budget=given.budget,
             left_out=loaded.left_out,
+            servers=self.rights.named_servers(given.servers),
+            procedures=await asyncio.to_thread(self._skills, given.skills),
         )
         row = await self.client.prepare(request)
         async with self._counting():
@@ -271,15 +224,25 @@ class Assistant:
             warnings=(*submitted.warnings, *skipped),
         )
 
+    def _skills(self, wanted: Sequence[str]) -> tuple[GivenProcedure, ...]:
+        """As they are in their folders now. Raises BadInput for what it may not name, or cannot be followed."""
+        there = {one.name: one for one in load_skills(self.rights.skills).given} if wanted else {}
+        if beyond := [name for name in wanted if name not in there]:
+            names = ", ".join(there) or "none"
+            raise BadInput(
+                f"{self.rights.name} may not name the skill {beyond[0]!r}: it may name {names} (WAYSTATION_MCP_SKILLS)"
+            )
+        return tuple(there[name] for name in dict.fromkeys(wanted))
+
     async def _read(self, one: GivenDocument) -> Loaded:
         if one.text is not None:
             return Loaded(documents=(SourceDocument(name=one.name, text=one.text),))
         if one.path is not None:
             return await self._from_files(one.path, one.name)
-        address = urlsplit(one.uri or "")
+        address = _address(one.uri or "")
         if address.scheme == "file" and address.netloc in {"", "localhost"}:
             return await self._from_files(unquote(address.path), one.name)
-        return Loaded(documents=await self._from_task(one))
+        return Loaded(documents=await self._from_task(one, address))
 
     async def _from_files(self, written: str, name: str) -> Loaded:
         path = self.rights.readable(written)
@@ -291,15 +254,11 @@ class Assistant:
             update={"documents": tuple(one.model_copy(update={"name": short}) for one in loaded.documents)}
         )
 
-    async def _from_task(self, one: GivenDocument) -> tuple[SourceDocument, ...]:
-        address = urlsplit(one.uri or "")
+    async def _from_task(self, one: GivenDocument, address: SplitResult) -> tuple[SourceDocument, ...]:
         task, _, rest = address.path.removeprefix("/").partition("/")
         kind, _, quoted = rest.partition("/")
         if address.scheme != SCHEME or address.netloc != "tasks" or kind not in {"report", "documents"}:
-            raise BadInput(
-                f"{one.uri!r} is no resource that can be read here: give file:///… below a named folder, "
-                f"{SCHEME}://tasks/TASK/report, or {SCHEME}://tasks/TASK/documents with or without /NAME"
-            )
+            raise _no_resource(one.uri or "")
         task_id = await self.task(task)
         if kind == "report":
             return (SourceDocument(name=one.name or f"{task_id}.md", text=await self.client.report(task_id)),)
@@ -356,22 +315,20 @@ class Assistant:
     # --------------------------------------------------------------------------------------------------------- requests
 
     async def requests(self) -> tuple[PendingApproval, ...]:
-        """What waits for an answer in its tasks, the most urgent first."""
-        found = [one for view in await self.tasks() for one in pending(view.progress)]
-        return tuple(sorted(found, key=lambda one: one.urgency))
+        """What waits for an answer in its tasks, the most urgent first. Raises Unreachable."""
+        return await self.client.approvals(self.rights.session)
 
     async def request(self, task: str, request_id: str | None) -> PendingApproval:
         """The one that is meant, or the only one. Raises BadInput, as `task` does, Unreachable."""
-        view = await self.view(task)
-        waiting = pending(view.progress)
-        meant = [one for one in waiting if request_id in {None, one.approval.request_id}]
-        match meant:
+        progress = (await self.view(task)).progress
+        waiting = pending(progress)
+        match [one for one in waiting if request_id in {None, one.approval.request_id}]:
             case [only]:
                 return only
-            case _:
-                ids = ", ".join(one.approval.request_id for one in waiting) or "none"
-                which = "give the request_id of one" if meant else f"{request_id or 'nothing'} does not wait"
-                raise BadInput(f"{which}: what waits in {view.progress.task_id}: {ids}")
+            case meant:
+                ids = ", ".join(one.approval.request_id for one in waiting) or "nothing"
+                which = "give the request_id of one. " if meant else _not_waiting(progress, request_id)
+                raise BadInput(f"{which}In {progress.task_id} ({progress.phase}) there waits: {ids}")
 
     async def approve(self, one: PendingApproval, written: str, note: str) -> Answer:
         """Grant what was asked for, or what is written, within its budget. Raises BadInput, Unreachable."""
@@ -395,6 +352,28 @@ class Assistant:
         return tuple(map(FoundJson.of, await self._memory.search(wanted, tokens)))
 
 
+def _address(written: str) -> SplitResult:
+    try:
+        return urlsplit(written)
+    except ValueError:
+        raise _no_resource(written) from None
+
+
+def _no_resource(written: str) -> BadInput:
+    return BadInput(
+        f"{written!r} is no resource that can be read here: give file:///… below a named folder, "
+        f"{SCHEME}://tasks/TASK/report, or {SCHEME}://tasks/TASK/documents with or without /NAME"
+    )
+
+
+def _not_waiting(progress: TaskProgress, request_id: str | None) -> str:
+    """An answer whose result was lost is given again: then it has been heard."""
+    asked = next((one for one in progress.approvals if one.request_id == request_id), None)
+    if asked is None:
+        return "" if request_id is None else "there is no request of this id. "
+    return f"{asked.request_id} was already {asked.decision}{f' by {one_line(asked.by)}' if asked.by else ''}. "
+
+
 def _written(text: str) -> Limit:
     """An amount as people write it. Raises BadInput."""
     try:
@@ -416,26 +395,3 @@ def _with_names(parts: Sequence[Loaded]) -> Loaded:
         documents=apart(documents),
         left_out=tuple(left_out),
     )
-
-
-def sections_of(markdown: str) -> tuple[tuple[str, str], ...]:
-    """Every heading, with all that stands below it up to the next one of its level or above."""
-    tokens, lines = MarkdownIt("commonmark").parse(markdown), markdown.splitlines()
-    heads = [
-        (int(token.tag[1:]), token.map[0], tokens[place + 1].content)
-        for place, token in enumerate(tokens)
-        if token.type == "heading_open" and token.map is not None and token.level == 0
-    ]
-    found: list[tuple[str, str]] = []
-    for place, (level, first, words) in enumerate(heads):
-        end = next((line for deep, line, _ in heads[place + 1 :] if deep <= level), len(lines))
-        found.append((words, "\n".join(lines[first:end]).strip()))
-    return tuple(found)
-
-
-def _section(sections: Iterable[tuple[str, str]], wanted: str) -> str:
-    known = list(sections)
-    for heading, text in known:
-        if heading.casefold().strip() == wanted.casefold().strip().lstrip("# "):
-            return text
-    raise BadInput(f"there is no section {wanted!r}: there are {', '.join(repr(heading) for heading, _ in known)}")

@@ -2,27 +2,33 @@
 
 API keys are kept as digests, in a file of this user's alone; each is 256 random bits, so that a digest gives nothing
 away. It is read anew whenever it has changed: a key that is revoked opens nothing from that moment on.
+
+Assistants ask for a person who may not have been asked: what they may was said beforehand.
 """
 
 import asyncio
 import fcntl
 import hmac
+import os
 import secrets
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from waystation.domain.amount import Limit
 from waystation.domain.approvals import Verified
 from waystation.domain.errors import BadInput
+from waystation.domain.foreign import USUAL
 from waystation.domain.value import Value
 from waystation.files import opened_private, private_folder, write_private
+from waystation.settings import Settings
 
 if TYPE_CHECKING:
     from jwt import PyJWKClient
@@ -256,3 +262,94 @@ class Identities:
     def any(self) -> bool:
         """Whether there is anybody."""
         return self._openid is not None or self.keys.any_valid
+
+
+# --------------------------------------------------------------------------------------------------------- assistants
+
+TASKS_OF_A_BUDGET = 5
+"""What an assistant may spend where nobody said it, in budgets of one task."""
+Answers = Literal["person", "client", "nobody"]
+"""Who approves what the tasks of an assistant ask for."""
+
+
+class AssistantRights(Value):
+    """What one assistant may."""
+
+    name: str
+    tenant: str
+    budget: Limit
+    """What all of its tasks may spend together."""
+    roots: tuple[Path, ...] = ()
+    """Below these its documents are read. Absolute, without links."""
+    answers: Answers = "person"
+    servers: tuple[str, ...] = ()
+    """Tool servers of the workers that its tasks may name, beside the usual ones."""
+    skills: tuple[Path, ...] = ()
+    """Folders of skills that its tasks may name."""
+    home: Path
+    """Nothing below it is read."""
+
+    @classmethod
+    def of(cls, settings: Settings, roots: Sequence[Path] = ()) -> Self:
+        """As the settings say; roots that are given beside them count, too. Raises BadInput for one that is none."""
+        real = [Path(os.path.realpath(root.expanduser())) for root in (*settings.mcp_roots, *roots)]
+        for root in real:
+            if not root.is_dir():
+                raise BadInput(f"{root} is no folder: give one below which documents may be read, or none")
+        return cls(
+            name=settings.mcp_client,
+            tenant=settings.tenant,
+            budget=settings.mcp_budget or settings.budget.percent(100 * TASKS_OF_A_BUDGET),
+            roots=tuple(dict.fromkeys(real)),
+            answers=settings.mcp_answers,
+            servers=settings.mcp_servers,
+            skills=tuple(folder.expanduser() for folder in settings.mcp_skills),
+            home=Path(os.path.realpath(settings.home)),
+        )
+
+    @property
+    def session(self) -> str:
+        """Of all of its tasks."""
+        return f"mcp-{self.name}"
+
+    @property
+    def signature(self) -> str:
+        """By whom its answers and words are said to be."""
+        return f"{self.name} (MCP)"
+
+    def named_servers(self, wanted: Sequence[str] | None) -> tuple[str, ...]:
+        """Those of a task; the usual ones where none are named, whatever others name in its session. Raises BadInput
+        for what it may not name.
+        """
+        if beyond := [name for name in wanted or () if name not in {USUAL, *self.servers}]:
+            raise BadInput(
+                f"{self.name} may not name the tool server {beyond[0]!r}: it may name "
+                f"{', '.join((USUAL, *self.servers))} (WAYSTATION_MCP_SERVERS)"
+            )
+        return (USUAL,) if wanted is None else tuple(dict.fromkeys(wanted))
+
+    def readable(self, written: str) -> Path:
+        """The file or folder that is meant, without links; a relative path is one below a root. Raises BadInput, with
+        the same words for what is not there and for what lies elsewhere.
+        """
+        if not self.roots:
+            raise BadInput(
+                "no folder was named below which assistants may read: start it with `--root FOLDER`, set "
+                "WAYSTATION_MCP_ROOTS, or give the document as text"
+            )
+        for root in self.roots:
+            found = _below(root, written)
+            if found is not None and not found.is_relative_to(self.home):
+                return found
+        listed = ", ".join(map(str, self.roots))
+        raise BadInput(f"{written!r} is nothing that may be read below {listed}: give a path there, or the text itself")
+
+
+def _below(root: Path, written: str) -> Path | None:
+    """None for what is elsewhere, is not there, or is hidden."""
+    if "\0" in written:
+        return None
+    found = Path(os.path.realpath(root / written))
+    if not found.is_relative_to(root) or not found.exists():
+        return None
+    return None if any(part.startswith(".") for part in found.relative_to(root).parts) else found

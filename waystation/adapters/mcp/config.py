@@ -1,6 +1,7 @@
 """Reads the config file of tool servers, in the form that other clients of the protocol have it.
 
-Variables in a config file, `${NAME}`, `${env:NAME}` or `${NAME:-default}` as for other clients, and its secrets.
+Variables in a config file, `${NAME}`, `${env:NAME}` or `${NAME:-default}` as for other clients, and its secrets, also
+those of the vault: `${secret:NAME}`.
 """
 
 import json
@@ -9,6 +10,7 @@ from collections import Counter
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
@@ -20,19 +22,21 @@ from waystation.patterns import proven
 
 SHORTEST_SECRET = 6
 """Characters; what is shorter stands in too many texts by chance."""
-_VARIABLE = proven(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*+)(?::-([^}]{0,8000}+))?\}")
+_VARIABLE = proven(r"\$\{(env:|secret:)?([A-Za-z_][A-Za-z0-9_]*+)(?::-([^}]{0,8000}+))?\}")
+_OF_VAULT = "secret:"
 _SECRET_NAME = proven(r"key|token|secret|pass|auth|credential|cookie|bearer|(^|[_-])pat($|[_-])", re.IGNORECASE)
 
 
 class Expansion:
-    """Puts variables in, and remembers which values are secrets: those whose name says so."""
+    """Puts variables in, and remembers which values are secrets: those of the vault, and those whose name says so."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], kept: Mapping[str, str]) -> None:
         self._environment = environment
+        self._kept = kept
         self.secrets: set[str] = set()
 
     def text(self, written: str) -> str:
-        """With every variable in its place. Raises BadInput: one is not set, and has no default."""
+        """With every variable in its place. Raises BadInput: one is not set, without a default, or not in the vault."""
         return _VARIABLE.sub(self._value, written)
 
     def named(self, written: Mapping[str, str]) -> dict[str, str]:
@@ -43,7 +47,9 @@ class Expansion:
         return found
 
     def _value(self, found: re.Match[str]) -> str:
-        name, default = found.groups()
+        whence, name, default = found.groups()
+        if whence == _OF_VAULT:
+            return self._secret(name)
         value = self._environment.get(name)
         if not value and default is not None:
             value = default
@@ -52,10 +58,19 @@ class Expansion:
         self._remember(name, value)
         return value
 
+    def _secret(self, name: str) -> str:
+        if name not in self._kept:
+            raise BadInput(f"the vault has no secret {name}: `waystation secrets set {name}` asks for it")
+        self._hide(self._kept[name])
+        return self._kept[name]
+
     def _remember(self, name: str, value: str) -> None:
         if _SECRET_NAME.search(name):
-            bare = value.rpartition(" ")[2]  # of a header, what stands behind the scheme
-            self.secrets.update(one for one in (value, bare) if len(one) >= SHORTEST_SECRET)
+            self._hide(value)
+
+    def _hide(self, value: str) -> None:
+        bare = value.rpartition(" ")[2]  # of a header, what stands behind the scheme
+        self.secrets.update(one for one in (value, bare) if len(one) >= SHORTEST_SECRET)
 
 
 _EXAMPLE = 'it should look like {"mcpServers": {"time": {"command": "mcp-server-time"}}}'
@@ -143,13 +158,23 @@ class _File(Value):
     mcpServers: dict[str, _Entry]
 
 
-def load_servers(path: Path, environment: Mapping[str, str]) -> tuple[Server, ...]:
-    """The servers of the file, without those that are disabled there.
+NONE_KEPT: Mapping[str, str] = MappingProxyType({})
+
+
+def load_servers(path: Path, environment: Mapping[str, str], kept: Mapping[str, str] = NONE_KEPT) -> tuple[Server, ...]:
+    """The servers of the file, without those that are disabled there. `kept` is what the vault has, by name.
 
     Raises BadInput naming the file, the server and the field that cannot be used, never a value.
     """
     with _told(path):
-        return tuple(_server(name, entry, environment) for name, entry in _enabled(path).items())
+        return tuple(_server(name, entry, Expansion(environment, kept)) for name, entry in _enabled(path).items())
+
+
+def secret_names(path: Path) -> frozenset[str]:
+    """Of the secrets that those servers are given of the vault. Raises BadInput likewise."""
+    with _told(path):
+        written = [entry.model_dump_json() for entry in _enabled(path).values()]
+        return frozenset(name for text in written for whence, name, _ in _VARIABLE.findall(text) if whence == _OF_VAULT)
 
 
 def server_names(path: Path) -> tuple[str, ...]:
@@ -183,8 +208,7 @@ def _told(path: Path) -> Generator[None]:
     raise BadInput(f"the tool server file {path} {fault}")
 
 
-def _server(name: str, entry: _Entry, environment: Mapping[str, str]) -> Server:
-    expansion = Expansion(environment)
+def _server(name: str, entry: _Entry, expansion: Expansion) -> Server:
     try:
         place = _place_of(entry, expansion)
     except BadInput as error:

@@ -1,6 +1,7 @@
 """The vault: what placeholders stand for, each original sealed for its tenant and placeholder alone."""
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 
 from sqlalchemy import ColumnElement, delete, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -60,6 +61,18 @@ class SqlVault(StorePart):
             for batch in batches(placeholders)
             for row in await connection.execute(select(vault).where(*_among(tenant, batch)))
         }
+
+    @writing
+    async def replace(self, connection: AsyncConnection, tenant: str, original: Original) -> None:
+        """Keep this one in the place of whatever its placeholder had."""
+        await connection.execute(delete(vault).where(*_among(tenant, [original.placeholder])))
+        await add_missing(connection, vault, [self._row(tenant, original)])
+
+    @reading
+    async def kept(self, connection: AsyncConnection, tenant: str) -> Mapping[str, datetime]:
+        """Since when each placeholder of the tenant has its original, by placeholder. Nothing is opened."""
+        known = select(vault.c.placeholder, vault.c.kept_at).where(vault.c.tenant == tenant)
+        return {row.placeholder: row.kept_at for row in await connection.execute(known.order_by(vault.c.placeholder))}
 
     @reading
     async def everything(self, connection: AsyncConnection, tenant: str) -> Mapping[str, str]:
@@ -140,19 +153,19 @@ class SqlVault(StorePart):
 
     @writing
     async def _add(self, connection: AsyncConnection, tenant: str, originals: Sequence[Original]) -> None:
-        rows = [
-            {
-                "tenant": tenant,
-                "placeholder": original.placeholder,
-                "fingerprint": original.fingerprint,
-                "original": self._cipher.seal(
-                    original.text.encode("utf-8", "surrogatepass"), _context(tenant, original.placeholder)
-                ),
-                "kept_at": self._clock(),
-            }
-            for original in originals
-        ]
-        await add_missing(connection, vault, rows)
+        await add_missing(connection, vault, [self._row(tenant, original) for original in originals])
+
+    def _row(self, tenant: str, original: Original) -> dict[str, object]:
+        sealed = self._cipher.seal(
+            original.text.encode("utf-8", "surrogatepass"), _context(tenant, original.placeholder)
+        )
+        return {
+            "tenant": tenant,
+            "placeholder": original.placeholder,
+            "fingerprint": original.fingerprint,
+            "original": sealed,
+            "kept_at": self._clock(),
+        }
 
 
 def _noted(tenant: str, placeholders: Sequence[str], session: str) -> Sequence[ColumnElement[bool]]:
