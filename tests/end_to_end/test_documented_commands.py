@@ -272,7 +272,7 @@ def test_the_example_program_submits_approves_and_prints_the_report(tmp_path: Pa
         bare = example()
         assert (bare.returncode, bare.stdout) == (2, "")
         assert "usage:" in bare.stderr
-        done = example(QUESTION, str(write_survey(tmp_path / "survey")), "--tokens", "10000")
+        done = example(QUESTION, str(write_survey(tmp_path / "survey")), "--tokens", "6000")
     assert done.returncode == 0, done.stderr
     assert "approved by the example" in done.stdout
     assert "## How this report came about" in done.stdout
