@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
+from waystation.adapters.presidio.credentials import private_keys
 from waystation.adapters.presidio.finds import Found
 from waystation.adapters.presidio.formats import Hit
-from waystation.adapters.presidio.private_keys import private_keys
 from waystation.adapters.presidio.search import signed
 from waystation.adapters.presidio.structures import inserted
 

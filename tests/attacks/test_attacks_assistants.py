@@ -6,13 +6,12 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import httpx2
 import pytest
 from mcp import Client as AssistantClient
 from mcp.client.streamable_http import streamable_http_client
-from mcp.types import TextContent, TextResourceContents
+from mcp.types import TextContent
 
 from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE
 from tests.ended_tasks import row_of
@@ -24,10 +23,7 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Usage
 from waystation.domain.decisions import question_on
 from waystation.domain.errors import BadInput, Unreachable
-from waystation.domain.foreign import plain
-from waystation.domain.leg import RunRef
-from waystation.domain.memory import Excerpt, Passage, Turn
-from waystation.domain.plan import PLANNING_ID, Plan, Step
+from waystation.domain.plan import PLANNING_ID
 from waystation.domain.task import (
     Approval,
     BudgetProgress,
@@ -37,13 +33,13 @@ from waystation.domain.task import (
     TaskRequest,
     TaskRow,
 )
-from waystation.domain.transcript import Message, Text, ToolUse
+from waystation.domain.transcript import ToolUse
 from waystation.serve.app import LetIn, application
 from waystation.serve.assistants import Assistant, GivenDocument, Handing
 from waystation.serve.mcp import AssistantServer, status_text
 from waystation.serve.principals import ApiKeys, AssistantRights, Identities
 from waystation.settings import Settings
-from waystation.task_view import PendingApproval, TaskView, as_stored
+from waystation.task_view import TaskView, as_stored
 from workers.memory import MemoryReader
 
 OWN, OTHER = "mcp-assistant", "private"
@@ -252,100 +248,6 @@ def test_a_person_is_told_that_a_call_has_more_than_is_shown(settings: Settings)
 def test_a_person_agrees_to_no_plan_whose_steps_are_not_shown(settings: Settings) -> None:
     asked = Approval(request_id="plan-1", agent=PLANNING_ID, asked=Amount(), needed=Amount(), steps_left=1)
     assert "research: Ask the harbour master, with 5,000 tokens" in asking_for(asked, settings)
-
-
-HIDDEN = "\x1b]52;c;cm0=\x07\x9b31m\u202eevil\u2066\u061c\U000e0041\U000e0042\x7f"
-UNSEEN = frozenset(HIDDEN) - frozenset("]52;c;cm0=31mevil")
-ENDS = ("\n", "\r\n", "\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029")
-LINES = tuple(f"line {number}{HIDDEN}" for number in range(1, 200))
-LURED = "".join(f"{line}{ENDS[number % len(ENDS)]}" for number, line in enumerate(LINES))
-
-
-async def keep_lure(settings: Settings) -> str:
-    """A task of the assistant's that is over, with signs that nobody sees wherever others write."""
-    settings.home.mkdir()
-    store = await SqlStore.open(settings.database_url, utc_now)
-    row = row_of(TaskRequest(question=f"Why{HIDDEN}?", session=OWN, request_id="r1"), settings, await store.store_id())
-    name = "a\u202e\x9b\U000e0041.md"
-    await store.register(row, (SourceDocument(name=name, text=LURED),))
-    step = Step(id="writing", role="writing", title="Write", goal="Write")
-    await store.save_plan(row.ref.task_id, Plan(steps=(step,)))
-    await store.open_run(RunRef(**row.ref.model_dump(), step_id="writing", role="writing"))
-    said = Message(id="m1", role="user", blocks=(Text(text=f"said{HIDDEN}"),))
-    await store.commit_message(await store.take_fence(f"{row.ref.task_id}/writing"), 0, said)
-    text = f"# Report{HIDDEN}\n\n## Part{HIDDEN}\n\nIt is so [{plain(name)}:2-2].\n"
-    report = await store.put_text(text, row.ref.reader)
-    over = as_stored(row, TaskPhase.DONE).model_copy(
-        update={"title": f"Why{HIDDEN}?", "notes": (f"a note{HIDDEN}",), "report": report}
-    )
-    await store.finish(row.ref.task_id, over)
-    await store.aclose()
-    return row.ref.task_id
-
-
-@pytest.mark.parametrize(
-    "tool", ["task_status", "wait_for_task", "get_report", "list_approvals", "recall", "submit_research", "cancel"]
-)
-async def test_no_result_of_a_tool_has_signs_that_nobody_sees(
-    tool: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    task = await keep_lure(settings)
-    passage = Passage(
-        id="p1",
-        tenant="t",
-        session="s",
-        task_id=task,
-        run_id="r",
-        step_id=f"a{HIDDEN}",
-        text=f"found{HIDDEN}",
-        content_hash="h",
-        created=utc_now(),
-    )
-    asked = Approval(request_id="r-1", agent="research-1", asked=Amount(), needed=Amount(), reason=f"why{HIDDEN}")
-    waiting = PendingApproval(task_id=task, title=f"Why{HIDDEN}?", approval=asked)
-
-    async def found(*_: object) -> tuple[Excerpt, ...]:
-        return (Excerpt((Turn(passage, 1, "", passage.text),)),)
-
-    async def requests(*_: object) -> tuple[PendingApproval, ...]:
-        return (waiting,)
-
-    arguments: dict[str, dict[str, Any]] = {
-        "list_approvals": {},
-        "recall": {"query": "why"},
-        "submit_research": {"question": f"Why{HIDDEN}?", "documents": [{"name": f"b{HIDDEN}.md", "text": "# B"}]},
-    }
-    monkeypatch.setattr(MemoryReader, "search", found)
-    monkeypatch.setattr(Assistant, "requests", requests)
-    async with assisted(settings) as asking:
-        said = await asking.call_tool(tool, arguments.get(tool, {"task": task}))
-    texts = [one.text for one in said.content if isinstance(one, TextContent)]
-    assert UNSEEN.isdisjoint("".join([*texts, json.dumps(said.structured_content, ensure_ascii=False)]))
-    if tool in {"get_report", "list_approvals", "recall"}:
-        assert not said.is_error
-        assert "�evil��" in json.dumps(said.structured_content, ensure_ascii=False)
-
-
-async def test_no_resource_has_signs_that_nobody_sees_and_a_document_has_all_of_its_lines(settings: Settings) -> None:
-    task = await keep_lure(settings)
-    async with assisted(settings) as asking:
-        (listed,) = (await asking.list_resources()).resources
-        report = await asking.call_tool("get_report", {"task": task})
-        assert report.structured_content is not None
-        (source,) = report.structured_content["sources"]
-        places = ("report", "agents/writing/transcript", f"documents/{quote(source['document'])}")
-        texts = [await resource(asking, f"waystation://tasks/{task}/{place}") for place in places]
-    assert UNSEEN.isdisjoint("".join([*texts, listed.title or ""]))
-    _, transcript, document = texts
-    assert json.loads(transcript)["messages"][0]["blocks"][0]["text"] == f"said{HIDDEN}"
-    assert document.splitlines() == document.split("\n")
-    assert document.split("\n") == [plain(line) for line in LINES]
-
-
-async def resource(asking: AssistantClient, address: str) -> str:
-    (content,) = (await asking.read_resource(address)).contents
-    assert isinstance(content, TextResourceContents)
-    return content.text
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tests.attacks.pumps import takes_endless_numbers
 from waystation.adapters.conversation.request_body import place
 from waystation.adapters.offline import plan, quotes, research, summary, view
 from waystation.adapters.offline.view import Contract, Exchange, View
-from waystation.adapters.presidio.private_keys import private_keys
+from waystation.adapters.presidio.credentials import private_keys
 from waystation.cli.options import parse_amount
 from waystation.domain.citations import CitedDocument, citation_faults, citations_in
 from waystation.domain.compaction.restoration import differs

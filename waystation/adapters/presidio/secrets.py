@@ -26,8 +26,8 @@ from waystation.adapters.presidio.assignments import (
     lower,
 )
 from waystation.adapters.presidio.columns import in_columns
+from waystation.adapters.presidio.credentials import codes, in_fields, named_keys, private_keys, recovery
 from waystation.adapters.presidio.formats import FormatRecognizer, Hinted, Hit
-from waystation.adapters.presidio.private_keys import codes, in_fields, named_keys, private_keys, recovery
 from waystation.adapters.presidio.structures import inserted, paired, structured
 from waystation.patterns import proven
 

@@ -1,11 +1,9 @@
-"""Private keys in PEM and PGP armour, also where something stands before each line, and fragments of them.
+"""Credentials by what they are, or by what they are called: private keys, keys of services, codes, passwords in fields.
 
-A log, a quotation or a listing with line numbers keeps all but the key. For the whole text: a key may be longer than a
-chunk. So may a token, where its name says what it is.
-
-Keys that are named after what they open, and what opens something where the key was lost: recovery codes and phrases.
-
-Short numbers that open something: of a card, a door, a login. Passwords in fields, and beside an address.
+Private keys in PEM and PGP armour are found where something stands before each line, too, and in fragments: a log, a
+quotation or a listing with line numbers keeps all but the key. For the whole text: a key, like a long token whose name
+says what it is, may be longer than a chunk. Codes are those of a card, a door or a login, and what opens something
+whose key was lost.
 """
 
 import base64

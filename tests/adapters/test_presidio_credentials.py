@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from waystation.adapters.presidio.private_keys import private_keys
+from waystation.adapters.presidio.credentials import private_keys
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.presidio.rules import Rules
 from waystation.domain.privacy import Place, Policy

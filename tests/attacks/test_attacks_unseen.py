@@ -1,0 +1,127 @@
+"""What our MCP server gives to assistants has no signs that a person does not see, and a document keeps its lines."""
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from mcp import Client as AssistantClient
+from mcp.types import TextContent, TextResourceContents
+
+from tests.attacks.test_attacks_assistants import OWN, assisted
+from tests.attacks.test_attacks_pages import NO_SERVER
+from tests.ended_tasks import row_of
+from waystation.adapters.clock import utc_now
+from waystation.adapters.store import SqlStore
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.foreign import plain
+from waystation.domain.leg import RunRef
+from waystation.domain.memory import Excerpt, Passage, Turn
+from waystation.domain.plan import Plan, Step
+from waystation.domain.task import Approval, SourceDocument, TaskPhase, TaskRequest
+from waystation.domain.transcript import Message, Text
+from waystation.serve.assistants import Assistant
+from waystation.settings import Settings
+from waystation.task_view import PendingApproval, as_stored
+from workers.memory import MemoryReader
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
+    return Settings(home=tmp_path / "home", offline=True, mcp_budget=Limit(tokens=1_000_000))
+
+
+HIDDEN = "\x1b]52;c;cm0=\x07\x9b31m\u202eevil\u2066\u061c\U000e0041\U000e0042\x7f"
+UNSEEN = frozenset(HIDDEN) - frozenset("]52;c;cm0=31mevil")
+ENDS = ("\n", "\r\n", "\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029")
+LINES = tuple(f"line {number}{HIDDEN}" for number in range(1, 200))
+LURED = "".join(f"{line}{ENDS[number % len(ENDS)]}" for number, line in enumerate(LINES))
+
+
+async def keep_lure(settings: Settings) -> str:
+    """A task of the assistant's that is over, with signs that nobody sees wherever others write."""
+    settings.home.mkdir()
+    store = await SqlStore.open(settings.database_url, utc_now)
+    row = row_of(TaskRequest(question=f"Why{HIDDEN}?", session=OWN, request_id="r1"), settings, await store.store_id())
+    name = "a\u202e\x9b\U000e0041.md"
+    await store.register(row, (SourceDocument(name=name, text=LURED),))
+    step = Step(id="writing", role="writing", title="Write", goal="Write")
+    await store.save_plan(row.ref.task_id, Plan(steps=(step,)))
+    await store.open_run(RunRef(**row.ref.model_dump(), step_id="writing", role="writing"))
+    said = Message(id="m1", role="user", blocks=(Text(text=f"said{HIDDEN}"),))
+    await store.commit_message(await store.take_fence(f"{row.ref.task_id}/writing"), 0, said)
+    text = f"# Report{HIDDEN}\n\n## Part{HIDDEN}\n\nIt is so [{plain(name)}:2-2].\n"
+    report = await store.put_text(text, row.ref.reader)
+    over = as_stored(row, TaskPhase.DONE).model_copy(
+        update={"title": f"Why{HIDDEN}?", "notes": (f"a note{HIDDEN}",), "report": report}
+    )
+    await store.finish(row.ref.task_id, over)
+    await store.aclose()
+    return row.ref.task_id
+
+
+@pytest.mark.parametrize(
+    "tool", ["task_status", "wait_for_task", "get_report", "list_approvals", "recall", "submit_research", "cancel"]
+)
+async def test_no_result_of_a_tool_has_signs_that_nobody_sees(
+    tool: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await keep_lure(settings)
+    passage = Passage(
+        id="p1",
+        tenant="t",
+        session="s",
+        task_id=task,
+        run_id="r",
+        step_id=f"a{HIDDEN}",
+        text=f"found{HIDDEN}",
+        content_hash="h",
+        created=utc_now(),
+    )
+    asked = Approval(request_id="r-1", agent="research-1", asked=Amount(), needed=Amount(), reason=f"why{HIDDEN}")
+    waiting = PendingApproval(task_id=task, title=f"Why{HIDDEN}?", approval=asked)
+
+    async def found(*_: object) -> tuple[Excerpt, ...]:
+        return (Excerpt((Turn(passage, 1, "", passage.text),)),)
+
+    async def requests(*_: object) -> tuple[PendingApproval, ...]:
+        return (waiting,)
+
+    arguments: dict[str, dict[str, Any]] = {
+        "list_approvals": {},
+        "recall": {"query": "why"},
+        "submit_research": {"question": f"Why{HIDDEN}?", "documents": [{"name": f"b{HIDDEN}.md", "text": "# B"}]},
+    }
+    monkeypatch.setattr(MemoryReader, "search", found)
+    monkeypatch.setattr(Assistant, "requests", requests)
+    async with assisted(settings) as asking:
+        said = await asking.call_tool(tool, arguments.get(tool, {"task": task}))
+    texts = [one.text for one in said.content if isinstance(one, TextContent)]
+    assert UNSEEN.isdisjoint("".join([*texts, json.dumps(said.structured_content, ensure_ascii=False)]))
+    if tool in {"get_report", "list_approvals", "recall"}:
+        assert not said.is_error
+        assert "�evil��" in json.dumps(said.structured_content, ensure_ascii=False)
+
+
+async def test_no_resource_has_signs_that_nobody_sees_and_a_document_has_all_of_its_lines(settings: Settings) -> None:
+    task = await keep_lure(settings)
+    async with assisted(settings) as asking:
+        (listed,) = (await asking.list_resources()).resources
+        report = await asking.call_tool("get_report", {"task": task})
+        assert report.structured_content is not None
+        (source,) = report.structured_content["sources"]
+        places = ("report", "agents/writing/transcript", f"documents/{quote(source['document'])}")
+        texts = [await resource(asking, f"waystation://tasks/{task}/{place}") for place in places]
+    assert UNSEEN.isdisjoint("".join([*texts, listed.title or ""]))
+    _, transcript, document = texts
+    assert json.loads(transcript)["messages"][0]["blocks"][0]["text"] == f"said{HIDDEN}"
+    assert document.splitlines() == document.split("\n")
+    assert document.split("\n") == [plain(line) for line in LINES]
+
+
+async def resource(asking: AssistantClient, address: str) -> str:
+    (content,) = (await asking.read_resource(address)).contents
+    assert isinstance(content, TextResourceContents)
+    return content.text
