@@ -5,7 +5,9 @@ from inline_snapshot import snapshot
 
 from tests.report_to_send import STORED, to_send
 from waystation.adapters.reports.page import report_page
+from waystation.domain.changes import changes_part, report_changes
 from waystation.domain.exports import HeadingBlock, shortest_names, stored_report
+from waystation.domain.report import opened_with
 from waystation.markdown import numbered_markdown
 
 
@@ -35,6 +37,22 @@ def test_sections_of_agents_that_are_called_as_those_of_code_stay() -> None:
 def test_a_report_without_any_of_it_is_read_too() -> None:
     assert (to_send("").title, to_send("").blocks) == ("Report", ())
     assert to_send("no title [a.md:1-1]").sources[0].where == "line 1"
+
+
+def test_a_claim_of_the_report_before_leads_to_the_document_as_it_was_last_time() -> None:
+    was, now = "# T\n\nIt took 30 seconds [a.md:3-3].\n\nTwice [b.md:1-1].", "# T\n\nIt took 45 seconds [a.md:3-3]."
+    part = changes_part(report_changes(was, now), "task-1", "task-2")
+    sent = numbered_markdown(stored_report(opened_with(now, part)), to_send(opened_with(now, part)))
+    assert [line for line in sent.splitlines() if line.startswith(("> -", "- [", "It took"))] == snapshot(
+        [
+            "> - Gone: Twice [1]",
+            "> - Changed: It took 30 seconds [2] **is now** It took 45 seconds [3]",
+            "It took 45 seconds [3].",
+            "- [1] b.md (last time), line 1",
+            "- [2] a.md (last time), line 3",
+            "- [3] a.md, line 3",
+        ]
+    )
 
 
 def test_a_citation_of_thousands_of_digits_is_shown_as_one() -> None:

@@ -238,14 +238,55 @@ async def test_a_person_reads_the_plan_with_its_shares_and_sends_another_from_a_
         code, said, _ = await printed(capsys, "plan", task_id, "--file", str(mended), "--by", "Ada", "--json")
         assert (code, json.loads(said)["outcome"]) == (0, "approved")
         progress = await counter.task().result()
-        late = await printed(capsys, "plan", task_id, "--file", str(mended))
-    assert late == (2, "", f"waystation: {task_id} does not run: it has ended, or no worker has taken it up yet\n")
+        code, _, late = await printed(capsys, "plan", task_id, "--file", str(mended))
+        assert code == 1
+        assert " ".join(late.split()).startswith(f"refused: {task_id} has ended: done: the plan, of 4 steps, ")
+        assert "by Ada" in late
+        monkeypatch.setenv("EDITOR", shlex.join(["touch", str(tmp_path / "opened")]))
+        code, _, late = await printed(capsys, "plan", task_id, "--edit")
+        assert (code, "does not wait to be agreed to" in " ".join(late.split())) == (2, True)
+        assert not (tmp_path / "opened").exists()
     assert "# tides may spend " in shown
     assert "# All steps together have 49,550 tokens: " in shown
     assert "# It may read pilot.md." in shown
     assert f"waystation plan {task_id} --edit" in inbox
     assert f"{CREW_PLAN.steps[0].title}, with " in inbox
     assert progress.phase is TaskPhase.DONE
+
+
+SLOW = """sed -i s/Tides/Waves/ "$2"; touch "$1/opened"; while [ ! -e "$1/told" ]; do sleep 0.1; done"""
+
+
+@pytest.mark.parametrize("signal", [APPROVE_BUDGET, DENY_BUDGET])
+async def test_who_edits_a_plan_that_another_has_answered_meanwhile_hears_of_it_and_loses_nothing(
+    signal: str,
+    server: Client,
+    tmp_path: Path,
+    redactor: PresidioRedactor,
+    terminal: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("EDITOR", shlex.join(["sh", "-c", SLOW, "slow", str(tmp_path)]))
+
+    async def opened() -> bool:
+        return (tmp_path / "opened").exists()
+
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.submit(under=REVIEWED)
+        await waiting(counter)
+        task_id = counter.task().id
+        editing = asyncio.create_task(printed(capsys, "plan", task_id, "--edit"))
+        await until(opened)
+        await counter.task().signal(signal, {"request_id": "plan-1", "by": "Ada"})
+        await counter.task().result()
+        (tmp_path / "told").touch()
+        code, _, said = await editing
+    kept_in = plan_file(terminal.reports_folder, task_id)
+    assert code == 1
+    assert "by Ada" in " ".join(said.split())
+    assert str(kept_in) in "".join(said.split())
+    assert "Waves" in kept_in.read_text()
 
 
 async def test_a_prompt_goes_on_by_itself_when_somebody_else_has_answered(

@@ -16,7 +16,7 @@ import typer
 import yaml
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from waystation.cli.approvals import conclude
+from waystation.cli.approvals import answered_before, conclude
 from waystation.cli.console import print_json, print_text
 from waystation.cli.options import ByOption, JsonOption, NoteOption, TaskArgument
 from waystation.cli.render import counted
@@ -64,6 +64,8 @@ def plan(
 def _of_editor(settings: Settings, planned: PlannedTask, by: str, note: str) -> Answer:
     """What became of the plan as a person left it. It is kept where it was not taken. Raises BadInput, Unreachable."""
     task_id, before = planned.progress.task_id, printed(planned)
+    if left_for_steps(planned.progress) is None:
+        raise BadInput(f"the plan of {task_id} does not wait to be agreed to: nobody would read another one")
     written = edited(before)
     if written is None:
         raise BadInput("the plan was not changed, and nothing was sent: `waystation approve` works by it as it is")
@@ -78,7 +80,7 @@ def _of_editor(settings: Settings, planned: PlannedTask, by: str, note: str) -> 
     finally:
         if taken:
             kept.unlink()
-    return answer
+    return answer if taken else answer.model_copy(update={"reason": f"{answer.reason}; what you wrote is in {kept}"})
 
 
 def edited(text: str) -> str | None:
@@ -179,5 +181,17 @@ async def _planned(settings: Settings, task: str) -> PlannedTask:
 
 
 async def _replanned(settings: Settings, task: str, plan: Plan, by: str, note: str) -> Answer:
+    """What became of it; a refusal names whoever answered before. Raises BadInput, Unreachable."""
     async with await Client.connect(settings) as client:
-        return await client.review_plan(await client.resolve(task), plan, by, note)
+        task_id = await client.resolve(task)
+        phase = (await client.progress(task_id)).progress.phase
+        if phase.over:
+            answer = Answer(outcome="refused", reason=f"{task_id} has ended: {phase}")
+        else:
+            answer = await client.review_plan(task_id, plan, by, note)
+        if answer.outcome != "refused":
+            return answer
+        view = await client.with_origins(await client.progress(task_id))
+        asked = next((asked.request_id for asked in view.progress.approvals if asked.about_plan), None)
+        before = answered_before(view, asked) if asked is not None else ""
+        return answer.model_copy(update={"reason": f"{answer.reason}: {before}"}) if before else answer

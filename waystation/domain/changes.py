@@ -15,6 +15,9 @@ from waystation.domain.value import Value
 from waystation.patterns import proven
 
 _WORD = proven(r"\d[\d.,]*+|[^\W\d_]++")
+CHANGES_HEAD, BECAME = "**What changed since last time**", " **is now** "
+NEW_CLAIM, GONE_CLAIM, CHANGED_CLAIM = "New: ", "Gone: ", "Changed: "
+"""What the part that a report opens with is known by, and its lines."""
 ALIKE = 0.5
 """Of the words of two claims together, how many both have at least, where one is the other said otherwise."""
 _MOST_TOLD = 40
@@ -51,10 +54,10 @@ def changes_part(found: ReportChanges, before: str, after: str) -> str:
     One block of Markdown, which begins as warnings do: it is none of the report's own claims.
     """
     numbers = f"{len(found.new)} new, {len(found.gone)} gone, {len(found.changed)} changed, {found.same} the same"
-    lines = [f"**What changed since last time** (`{before}`): {'nothing' if found.nothing else 'claims'}; {numbers}."]
-    lines += _told([f"New: {cited(claim)}" for claim in found.new], before, after)
-    lines += _told([f"Gone: {cited(claim)}" for claim in found.gone], before, after)
-    pairs = [f"Changed: {cited(pair.before)} **is now** {cited(pair.after)}" for pair in found.changed]
+    lines = [f"{CHANGES_HEAD} (`{before}`): {'nothing' if found.nothing else 'claims'}; {numbers}."]
+    lines += _told([f"{NEW_CLAIM}{cited(claim)}" for claim in found.new], before, after)
+    lines += _told([f"{GONE_CLAIM}{cited(claim)}" for claim in found.gone], before, after)
+    pairs = [f"{CHANGED_CLAIM}{cited(pair.before)}{BECAME}{cited(pair.after)}" for pair in found.changed]
     return "\n".join(f"> {line}".rstrip() for line in [*lines, *_told(pairs, before, after)])
 
 

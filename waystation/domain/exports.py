@@ -7,12 +7,14 @@ What a stored report says of its citations in the sections that code has written
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import Annotated, Literal, NamedTuple
 from unicodedata import bidirectional
 
 from pydantic import Field
 
+from waystation.domain.changes import BECAME, CHANGED_CLAIM, CHANGES_HEAD, GONE_CLAIM
 from waystation.domain.citations import CITATION, Citation, citations_in, without_marks
 from waystation.domain.task import TaskPhase
 from waystation.domain.value import Value
@@ -25,6 +27,8 @@ SAY_NOTHING_ALONE = frozenset({"init", "index", "main", "readme", "license"})
 """Names of files that are the same in many folders."""
 _LEAST_PARTS = 2
 """Of the path of such a file."""
+LAST_TIME = " (last time)"
+"""Behind the name of a document that a claim of the report before cites: its lines may say something else now."""
 
 RIGHT_TO_LEFT = frozenset({"R", "AL"})
 """Unicode's classes of letters that are written so."""
@@ -116,7 +120,7 @@ class NumberedSource(Value):
 
     number: int
     document: str
-    """Its name as the task has it."""
+    """Its name as the task has it; with `(last time)` where it is cited as it was."""
     name: str
     """The end of that path by which it differs from all others that are cited."""
     first_line: int
@@ -186,7 +190,24 @@ def stored_report(markdown: str) -> StoredReport:
     account = f"{head}{account}".strip() if head else ""
     body, checked, faults = _without_check(body)
     body, places = _without_sources(body)
-    return StoredReport(body, checked, account, places, faults)
+    return StoredReport(_told_apart(body), checked, account, places, faults)
+
+
+def _told_apart(body: str) -> str:
+    """With the places that claims of the report before cite as places of their own."""
+    before, head, rest = body.partition(f"> {CHANGES_HEAD}")
+    if not head:
+        return body
+    lines = rest.split("\n")
+    of_part = sum(1 for _ in takewhile(lambda line: line.startswith(">"), lines[1:])) + 1
+    return before + head + "\n".join([*map(_of_last_time, lines[:of_part]), *lines[of_part:]])
+
+
+def _of_last_time(line: str) -> str:
+    if not line.startswith((f"> - {CHANGED_CLAIM}", f"> - {GONE_CLAIM}")):
+        return line
+    was, became, is_now = line.partition(BECAME)
+    return CITATION.sub(rf"[\g<document>{LAST_TIME}:\g<first>-\g<last>]", was) + became + is_now
 
 
 def _without_check(body: str) -> tuple[str, str, dict[str, str]]:
