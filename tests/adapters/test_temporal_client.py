@@ -280,6 +280,8 @@ async def test_the_beginning_of_an_id_is_enough_where_only_one_task_has_it(clien
     assert await client.resolve(task_id.removeprefix("task-")) == task_id
     with pytest.raises(BadInput, match=r"'task-' could be task-[0-9a-f]{16}, "):
         await client.resolve("task-")
+    with pytest.raises(BadInput, match=r"'task' could be task-[0-9a-f]{16}, "):
+        await client.resolve("task")
     with pytest.raises(UnknownTask, match="no task starts with 'xyz'"):
         await client.resolve("xyz")
 

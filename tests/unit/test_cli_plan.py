@@ -1,10 +1,11 @@
 import shlex
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.crew import CREW_PLAN
-from waystation.cli.plans import as_yaml, edited, read_plan
+from waystation.cli.plans import as_yaml, edited, read_plan, text_in
 from waystation.domain.errors import BadInput
 
 
@@ -62,3 +63,11 @@ def test_a_plan_is_what_its_editor_left(monkeypatch: pytest.MonkeyPatch) -> None
 def test_an_editor_that_fails_sends_nothing_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadInput, match="did not end well, and nothing was sent"):
         edited_by("failed", monkeypatch)
+
+
+def test_a_file_that_is_no_plan_is_refused_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="No such file or directory"):
+        text_in(tmp_path / "plan.yaml")
+    (tmp_path / "plan.yaml").write_bytes(b"steps: \xff")
+    with pytest.raises(BadInput, match="it is no UTF-8"):
+        text_in(tmp_path / "plan.yaml")

@@ -172,7 +172,8 @@ def text_in(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"--file {file} cannot be read: give a plan in YAML, in UTF-8, that you may read") from error
+        why = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
+        raise BadInput(f"--file {file} cannot be read ({why}): give a plan in YAML, in UTF-8") from error
 
 
 async def _planned(settings: Settings, task: str) -> PlannedTask:
