@@ -8,7 +8,8 @@ from temporalio import workflow
 
 from activities.bookkeeping import SentActivities, TellRequest, UpdateRequest
 from activities.tasks import EditedPlanRequest, PlanningActivities
-from waystation.domain.approvals import Denials, refusal
+from waystation.domain.amount import Amount
+from waystation.domain.approvals import Answers, refusal
 from waystation.domain.documents import DocumentsUpdate
 from waystation.domain.plan import PlanEdit
 from waystation.domain.reviews import for_steps, replanned
@@ -47,13 +48,11 @@ class Inbox:
             return await self._kept(signal.name, done.update, done.reason)
         if isinstance(answer, PlanEdit):
             return await self._replan(answer)
-        if isinstance(answer, Denials):
-            return await record(board, *answer.answers)
-        await record(board, answer)
-        if not isinstance(answer, Approval) or answer.about_plan:
-            return
-        if answer.action is None and answer.decision == "approved":
-            await self._gate.tell_granted(answer.granted)
+        answers = answer.each if isinstance(answer, Answers) else (answer,)
+        await record(board, *answers)
+        granted = sum((one.granted for one in answers if isinstance(one, Approval)), Amount())
+        if not granted.nothing:
+            await self._gate.tell_granted(granted)
 
     async def _replan(self, edit: PlanEdit) -> None:
         """The task works by this plan, where it can be run."""

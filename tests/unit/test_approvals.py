@@ -9,14 +9,17 @@ from tests.unit.task_values import working
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.approvals import (
     HIGHEST_GRANT,
+    Answers,
+    ApproveInput,
     Circumstances,
-    Denials,
     DenyInput,
     ReviewPlanInput,
-    deny_together,
+    answer_together,
     edit_plan,
 )
-from waystation.domain.signals import after_message
+from waystation.domain.approvals import approve as approved
+from waystation.domain.approvals import deny as denied
+from waystation.domain.signals import after_message, entry_id
 from waystation.domain.task import Approval, Refusal
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -179,15 +182,33 @@ def test_of_requests_that_are_denied_together_one_that_cannot_be_spares_no_other
     given = DenyInput(
         request_id="research-1-1", also=("gone-1", "research-2-1", "research-1-1"), by="Ada", answer_id="a"
     )
-    first, unknown, second = deny_together(among(ONE, TWO), given, NOON).answers
+    first, unknown, second = answer_together(denied, among(ONE, TWO), given, NOON).each
     assert [(answered(one).request_id, answered(one).decision, answered(one).by) for one in (first, second)] == [
         ("research-1-1", "denied", "Ada"),
         ("research-2-1", "denied", "Ada"),
     ]
     assert reason(unknown) == "there is no request of this id; open: research-1-1, research-2-1"
     assert {one.answer_id for one in (first, unknown, second)} == {"a"}
+    assert [one.request_id for one in (first, unknown, second)] == ["research-1-1", "gone-1", "research-2-1"]
     with pytest.raises(ValueError, match="`also` names other requests than `request_id`, which is missing"):
-        deny_together(among(ONE, TWO), DenyInput(also=("research-1-1",)), NOON)
+        answer_together(denied, among(ONE, TWO), DenyInput(also=("research-1-1",)), NOON)
+
+
+def test_of_grants_that_are_made_together_each_counts_against_the_ceiling_of_the_next() -> None:
+    standing = among(ONE, TWO).model_copy(update={"limit": Limit(tokens=10_000), "ceiling": Limit(tokens=10_900)})
+    given = ApproveInput(request_id="research-1-1", also=("research-2-1",), tokens=600, answer_id="a")
+    first, second = answer_together(approved, standing, given, NOON).each
+    assert (answered(first).granted, answered(first).answer_id) == (Amount(tokens=600), "a")
+    assert "over its ceiling of 10,900 tokens: 300 tokens left" in reason(second)
+    assert second.request_id == "research-2-1"
+    with pytest.raises(ValueError, match="`also` names other requests than `request_id`, which is missing"):
+        answer_together(approved, standing, ApproveInput(also=("research-1-1",)), NOON)
+
+
+def test_what_is_refused_of_one_message_for_several_requests_is_an_entry_each_of_the_trail() -> None:
+    first, second = answer_together(denied, among(ONE), DenyInput(request_id="gone-1", also=("gone-2",)), NOON).each
+    assert reason(first) == reason(second)
+    assert entry_id(first) != entry_id(second)
 
 
 def test_requests_that_are_denied_together_are_settled_in_the_same_state() -> None:
@@ -195,7 +216,7 @@ def test_requests_that_are_denied_together_are_settled_in_the_same_state() -> No
     state = working().with_(approvals=(ONE, TWO))
     agents = {run.agent for run in (ONE, TWO)}
     state = state.with_(runs={name: next(iter(state.runs.values())) for name in agents})
-    after = after_message(state, Denials(answers=answers))
+    after = after_message(state, Answers(each=answers))
     assert [one.decision for one in after.approvals] == ["denied", "denied"]
     assert not after.pending
 
@@ -218,7 +239,7 @@ def test_where_approvers_are_named_whoever_else_answers_is_told_why_and_what_to_
     assert why in reason(approve(APPROVERS, said, NOON))
     assert why in reason(deny(APPROVERS, said, NOON))
     named = DenyInput.model_validate({**said, "request_id": ONE.request_id})
-    (refused,) = deny_together(APPROVERS, named, NOON).answers
+    (refused,) = answer_together(denied, APPROVERS, named, NOON).each
     assert why in reason(refused)
 
 

@@ -102,6 +102,29 @@ async def test_all_that_ask_for_money_are_answered_at_once_and_each_is_told(
 
 
 @pytest.mark.usefixtures("terminal")
+async def test_all_that_are_granted_are_granted_in_one_moment_so_that_none_goes_on_with_what_another_was_given(
+    server: TemporalClient,
+    tmp_path: Path,
+    redactor: PresidioRedactor,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.submit(under=tight())
+        asking = await until_both_ask(counter.task())
+        task, named = asking.task_id, [approval.request_id for approval in asking.approvals]
+        before = asking.budget.limit.tokens or 0
+        code, out, told = await printed(capsys, "approve", task, "--all", "--add", "90k", "--by", "Ada", "--json")
+        progress = await counter.task().result()
+        history = await counter.task().fetch_history()
+    sent = [event.workflow_execution_signaled_event_attributes.signal_name for event in history.events]
+    assert (code, sent.count("approve_budget")) == (0, 1)
+    assert [(one["request_id"], one["outcome"]) for one in json.loads(out)] == [(one, "approved") for one in named]
+    assert told.splitlines()[1:] == [f"{request_id}: approved" for request_id in named]
+    assert {one.request_id: one.granted for one in progress.approvals} == dict.fromkeys(named, Amount(tokens=90_000))
+    assert progress.budget.limit.tokens == before + 180_000
+
+
+@pytest.mark.usefixtures("terminal")
 async def test_all_that_are_denied_are_denied_in_one_moment_so_that_none_goes_on_with_what_another_leaves(
     server: TemporalClient,
     tmp_path: Path,

@@ -2,8 +2,8 @@
 
 `waystation approvals`: what waits for an answer.
 
-Answers to one request or to several: a line for each, and never to a call that nobody named. Several grants are made in
-turn; several denials are one message, so that none goes on with what another leaves.
+Answers to one request or to several: a line for each, and never to a call that nobody named. Several are one message,
+so that none goes on with what another leaves, or was given.
 
 Answers to requests from the command line: which request is meant, and what became of the answer.
 
@@ -14,7 +14,7 @@ Answers to requests from the command line: which request is meant, and what beca
 
 import asyncio
 import shlex
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from getpass import getuser
 from typing import Annotated, Literal, NamedTuple, NoReturn
@@ -230,8 +230,8 @@ def conclude(answer: Answer, *failing: AnswerOutcome, as_json: bool) -> NoReturn
 
 SendWith = Callable[[Client, str, str | None], Awaitable[Answer]]
 """Sends an answer by a client to a task, by its id, for a request, by its id."""
-SendSeveral = Callable[[Client, str, Sequence[str]], AsyncIterator[tuple[str, Answer]]]
-"""The same for several requests: each with what became of its answer."""
+SendSeveral = Callable[[Client, str, Sequence[str]], Awaitable[Mapping[str, Answer]]]
+"""The same for several requests: by id, what became of the answer."""
 FAILING: dict[str, tuple[AnswerOutcome, ...]] = {"approve": ("refused", "denied"), "deny": ("refused", "approved")}
 """By command: outcomes that are not what was wanted."""
 
@@ -251,7 +251,7 @@ class Meant(NamedTuple):
     left_out: tuple[str, ...] = ()
 
 
-def carry_out(typed: Typed, send: SendWith, *, together: SendSeveral | None = None, as_json: bool) -> NoReturn:
+def carry_out(typed: Typed, send: SendWith, together: SendSeveral, *, as_json: bool) -> NoReturn:
     """Answer what is meant, print what became of it where that is asked for, and exit: 1 where any answer failed.
 
     Raises BadInput where nothing was sent, or the command cannot be meant so.
@@ -264,28 +264,15 @@ def carry_out(typed: Typed, send: SendWith, *, together: SendSeveral | None = No
     raise typer.Exit(WORK_FAILED if any(one.outcome in FAILING[typed.command] for one in answers) else OK)
 
 
-async def _answered(typed: Typed, send: SendWith, together: SendSeveral | None) -> Sequence[Answer]:
+async def _answered(typed: Typed, send: SendWith, together: SendSeveral) -> Sequence[Answer]:
     async with await Client.connect(Settings()) as client:
 
         async def by_client(task_id: str, request_id: str | None) -> Answer:
             return await send(client, task_id, request_id)
 
         if typed.several:
-            return await answer_several(client, typed, together or _in_turn(send))
+            return await answer_several(client, typed, together)
         return [await answer_request(client, typed, by_client)]
-
-
-def _in_turn(send: SendWith) -> SendSeveral:
-    """One after the other: one that is refused does not stop the others."""
-
-    async def each(client: Client, task_id: str, request_ids: Sequence[str]) -> AsyncGenerator[tuple[str, Answer]]:
-        for request_id in request_ids:
-            try:
-                yield request_id, await send(client, task_id, request_id)
-            except BadInput as ended:
-                yield request_id, Answer(outcome="refused", reason=str(ended))
-
-    return each
 
 
 async def answer_several(client: Client, typed: Typed, send: SendSeveral) -> list[_Answered]:
@@ -301,7 +288,7 @@ async def answer_several(client: Client, typed: Typed, send: SendSeveral) -> lis
         raise BadInput(f"{progress.task_id} has no open request for money: `waystation approvals` shows what waits")
     say(f"{progress.task_id}: {announced(typed, meant)}")
     answers: list[_Answered] = []
-    async for request_id, sent in send(client, progress.task_id, meant.request_ids):
+    for request_id, sent in (await send(client, progress.task_id, meant.request_ids)).items():
         answer = await _refused_late(client, typed, progress.task_id, request_id, sent)
         asked = meant.asked.get(request_id)
         short = too_little(typed.amount, asked, answer) if asked is not None else ""
@@ -361,8 +348,11 @@ def approve(
     async def send(client: Client, task_id: str, request_id: str | None) -> Answer:
         return await client.approve(task_id, request_id=request_id, amount=amount, by=by or getuser(), note=note)
 
+    async def together(client: Client, task_id: str, request_ids: Sequence[str]) -> Mapping[str, Answer]:
+        return await client.approve_together(task_id, request_ids, amount, by=by or getuser(), note=note)
+
     typed = Typed("approve", task, tuple(request or ()), options, amount=amount, every=every)
-    carry_out(typed, send, as_json=as_json)
+    carry_out(typed, send, together, as_json=as_json)
 
 
 _Finish = Literal["partial", "cancel"]
@@ -384,11 +374,10 @@ def deny(
     async def send(client: Client, task_id: str, request_id: str | None) -> Answer:
         return await client.deny(task_id, request_id=request_id, finish=finish, by=by or getuser(), note=note)
 
-    async def together(client: Client, task_id: str, request_ids: Sequence[str]) -> AsyncGenerator[tuple[str, Answer]]:
-        for sent in (await client.deny_together(task_id, request_ids, by=by or getuser(), note=note)).items():
-            yield sent
+    async def together(client: Client, task_id: str, request_ids: Sequence[str]) -> Mapping[str, Answer]:
+        return await client.deny_together(task_id, request_ids, by=by or getuser(), note=note)
 
     typed = Typed("deny", task, tuple(request or ()), options, every=every)
     if typed.several and finish == "cancel":
         raise BadInput(f"--finish cancel ends the whole task: deny one request so, or `waystation cancel {task}`")
-    carry_out(typed, send, together=together, as_json=as_json)
+    carry_out(typed, send, together, as_json=as_json)

@@ -40,7 +40,7 @@ RequestsOption = Annotated[
     ),
 ]
 AllOption = Annotated[
-    bool, typer.Option("--all", help="All open requests for money, one after the other; never calls of tools.")
+    bool, typer.Option("--all", help="All open requests for money, in one moment; never calls of tools.")
 ]
 NoteOption = Annotated[
     str, typer.Option("--note", help="A note for the audit, and for the agent whose call you refuse.")

@@ -10,7 +10,9 @@ Sends a task what a person decided, and looks what became of it.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from secrets import token_hex
 from statistics import quantiles
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
@@ -25,8 +27,8 @@ from waystation.domain.errors import BadInput, UnknownTask
 from waystation.domain.ownership import OfTenant
 from waystation.domain.plan import Plan
 from waystation.domain.progress import spending
-from waystation.domain.signals import Answer, effect
-from waystation.domain.task import Approval, TaskPhase, TaskProgress, TaskRef, TaskRow
+from waystation.domain.signals import Answer, effect, effects
+from waystation.domain.task import TaskPhase, TaskProgress, TaskRef, TaskRow
 from waystation.domain.value import Value
 from waystation.settings import Settings
 from waystation.stores import key_of
@@ -175,40 +177,42 @@ ANSWER_POLL_SECONDS = 0.2
 UNATTENDED = Answer(outcome="unseen", reason="no worker answers for this task; it will be read when one runs")
 UNREAD = Answer(outcome="unseen", reason="no worker has read it yet; `waystation show` tells when one has")
 
-Look = Callable[[], Awaitable[TaskProgress]]
 
+class Postbox(NamedTuple):
+    """A task at work, to which messages are sent; each is known again by an id of its own."""
 
-def denials(answer_id: str, request_ids: Sequence[str], now: TaskProgress) -> dict[str, Answer]:
-    """What one answer that denied these requests has led to for each."""
-    asked = {one.request_id: one for one in now.approvals}
-    return {request_id: _denial(answer_id, request_id, asked.get(request_id)) for request_id in request_ids}
+    temporal: TemporalTasks
+    task_id: str
+    look: Callable[[], Awaitable[TaskProgress]]
+    """Gives the task as it is now."""
 
+    async def send(self, signal: str, said: Mapping[str, JsonValue], answer_id: str = "") -> Answer:
+        """Send the signal, and wait until it has had its effect; an edit that still waits by then, waits.
 
-def _denial(answer_id: str, request_id: str, asked: Approval | None) -> Answer:
-    if asked is None:
-        return Answer(outcome="refused", reason="there is no request of this id")
-    if asked.answer_id == answer_id:
-        return Answer(outcome="denied", reason=asked.note)
-    return Answer(outcome="refused", reason=f"{request_id} was already {asked.decision}")
+        Raises BadInput where the task does not run; Unreachable.
+        """
+        answer_id = answer_id or token_hex(8)
+        attended = await self.temporal.ask(self.task_id) is not None
+        await self.temporal.signal(self.task_id, signal, {**said, "answer_id": answer_id})
+        if not attended:
+            return UNATTENDED
+        seen: Answer | None = None
+        patience, began = ANSWER_SECONDS, asyncio.get_running_loop().time()
+        while asyncio.get_running_loop().time() - began < patience:
+            seen = effect(answer_id, await self.look())
+            if seen is not None and seen.outcome != "waiting":
+                return seen
+            patience = ANSWER_SECONDS if seen is None else EDIT_SECONDS
+            await asyncio.sleep(ANSWER_POLL_SECONDS)
+        return seen or UNREAD
 
-
-async def send(
-    temporal: TemporalTasks, task_id: str, signal: str, answer: Mapping[str, JsonValue], look: Look, answer_id: str
-) -> Answer:
-    """Send the signal, and wait until it has had its effect; an edit that still waits by then, waits.
-
-    `look` gives the task as it is now. Raises BadInput where the task does not run; Unreachable.
-    """
-    attended = await temporal.ask(task_id) is not None
-    await temporal.signal(task_id, signal, {**answer, "answer_id": answer_id})
-    if not attended:
-        return UNATTENDED
-    seen: Answer | None = None
-    patience, began = ANSWER_SECONDS, asyncio.get_running_loop().time()
-    while asyncio.get_running_loop().time() - began < patience:
-        seen = effect(answer_id, await look())
-        if seen is not None and seen.outcome != "waiting":
-            return seen
-        patience = ANSWER_SECONDS if seen is None else EDIT_SECONDS
-        await asyncio.sleep(ANSWER_POLL_SECONDS)
-    return seen or UNREAD
+    async def together(
+        self, signal: str, request_ids: Sequence[str], said: Mapping[str, JsonValue]
+    ) -> dict[str, Answer]:
+        """Answer these requests in one moment; by request id what became of each. Raises as `send` does."""
+        first, *others = request_ids
+        named: dict[str, JsonValue] = {"request_id": first, "also": list[JsonValue](others)}
+        sent = await self.send(signal, {**said, **named}, answer_id := token_hex(8))
+        if sent.outcome == "unseen" or not others:
+            return dict.fromkeys(request_ids, sent)
+        return effects(answer_id, request_ids, await self.look())

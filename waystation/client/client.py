@@ -10,7 +10,6 @@ from contextlib import suppress
 from datetime import timedelta
 from math import inf
 from pathlib import Path
-from secrets import token_hex
 from types import TracebackType
 from typing import Literal, Self
 
@@ -23,12 +22,11 @@ from waystation.adapters.temporal.schedules import TemporalSchedules
 from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.client.approvals import (
     PlannedTask,
-    denials,
+    Postbox,
     draft,
     inbox,
     origins,
     planned,
-    send,
     stored_view,
     with_spending,
     without_answer,
@@ -363,18 +361,18 @@ class Client:
         answer = {"request_id": request_id, "finish": finish, **said_by(by), "note": note}
         return await self._send(task_id, DENY_BUDGET, given(answer))
 
+    async def approve_together(
+        self, task_id: str, request_ids: Sequence[str], amount: Amount | None = None, *, by: By = "", note: str = ""
+    ) -> dict[str, Answer]:
+        """Grant several requests in one moment; by request id what became of it. Raises as `approve` does."""
+        said = {**grant_fields(amount or Amount()), **said_by(by), "note": note}
+        return await (await self._postbox(task_id)).together(APPROVE_BUDGET, request_ids, said)
+
     async def deny_together(
         self, task_id: str, request_ids: Sequence[str], *, by: By = "", note: str = ""
     ) -> dict[str, Answer]:
-        """Refuse several requests of a task in one moment, so that none goes on with what another leaves; by request
-        id what became of it. Raises as `approve` does.
-        """
-        first, *others = request_ids
-        also: dict[str, JsonValue] = {"request_id": first, "also": list[JsonValue](others), "note": note}
-        sent = await self._send(task_id, DENY_BUDGET, given({**also, **said_by(by)}), answer_id := token_hex(8))
-        if sent.outcome == "unseen":
-            return dict.fromkeys(request_ids, sent)
-        return denials(answer_id, request_ids, (await self.progress(task_id)).progress)
+        """Refuse several in one moment, so that none goes on with what another leaves. Raises as `approve` does."""
+        return await (await self._postbox(task_id)).together(DENY_BUDGET, request_ids, {**said_by(by), "note": note})
 
     async def plan(self, task_id: str) -> Plan:
         """The newest plan of a task, goals included. Raises UnknownTask; BadInput where it has none yet."""
@@ -433,13 +431,16 @@ class Client:
         sent = {"documents": await keep_documents(self._store, again, row.ref.reader), "by": by}
         return again.answered(await self._send(task_id, UPDATE_DOCUMENTS, given(sent)))
 
-    async def _send(self, task_id: str, signal: str, said: Mapping[str, JsonValue], key: str | None = None) -> Answer:
+    async def _postbox(self, task_id: str) -> Postbox:
         await self._own(task_id)
 
         async def look() -> TaskProgress:
             return (await self.progress(task_id)).progress
 
-        return await send(await self._temporal(), task_id, signal, said, look, key or token_hex(8))
+        return Postbox(await self._temporal(), task_id, look)
+
+    async def _send(self, task_id: str, signal: str, said: Mapping[str, JsonValue]) -> Answer:
+        return await (await self._postbox(task_id)).send(signal, said)
 
     async def cancel(self, task_id: str) -> TaskPhase:
         """Ask the task to stop, unless it is over; the phase that it had. Raises UnknownTask, Unreachable."""

@@ -6,10 +6,10 @@ The name in an answer is a claim, and so is the identity of the program that sen
 without credentials adds a principal, which it vouches for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, JsonValue, ValidationError
 
@@ -54,7 +54,7 @@ def said_by(by: By) -> dict[str, str]:
     return {"by": by.name, "verified": by.proof} if isinstance(by, Verified) else {"by": by}
 
 
-MOST_DENIED = 1_000
+MOST_ANSWERED = 1_000
 """Requests in one answer."""
 
 
@@ -63,6 +63,10 @@ class ApproveInput(Input):
 
     request_id: str | None = None
     """Which request; may be left out while exactly one is open, and that is for money."""
+    also: tuple[str, ...] = Field(default=(), max_length=MOST_ANSWERED)
+    """Other requests that are granted in the same moment, each by itself, so that none goes on with what was given to
+    another.
+    """
     action: str | None = Field(default=None, max_length=200)
     """The tool that may be called, of a request to call one. May be left out; a request for money takes none."""
     tokens: int | None = Field(default=None, gt=0, le=HIGHEST_GRANT, strict=True)
@@ -80,7 +84,7 @@ class DenyInput(Input):
     """JSON of the signal `deny_budget`."""
 
     request_id: str | None = None
-    also: tuple[str, ...] = Field(default=(), max_length=MOST_DENIED)
+    also: tuple[str, ...] = Field(default=(), max_length=MOST_ANSWERED)
     """Other requests that are denied in the same moment, so that none goes on with what another leaves."""
     finish: Literal["partial", "cancel"] = "partial"
     by: Name = ""
@@ -172,25 +176,34 @@ def deny(standing: Circumstances, given: DenyInput, now: datetime) -> Approval:
     )
 
 
-class Denials(Value):
-    """What several denials of one answer came to, each by itself."""
+class Answers(Value):
+    """What a message that answers several requests came to, for each by itself."""
 
-    answers: tuple[Approval | Refusal, ...]
+    each: tuple[Approval | Refusal, ...]
 
 
-def deny_together(standing: Circumstances, given: DenyInput, now: datetime) -> Denials:
-    """Each request that is named, denied; one that cannot be spares none. Raises ValueError without `request_id`."""
+GivenT = TypeVar("GivenT", ApproveInput, DenyInput)
+AnswerOne = Callable[[Circumstances, GivenT, datetime], Approval]
+
+
+def answer_together(answer: AnswerOne[GivenT], standing: Circumstances, given: GivenT, now: datetime) -> Answers:
+    """Each request that is named, answered, where what was granted before counts against the task's ceiling; one that
+    cannot be answered spares none. Raises ValueError without `request_id`.
+    """
     if given.request_id is None:
         raise ValueError("`also` names other requests than `request_id`, which is missing")
-    named = dict.fromkeys((given.request_id, *given.also))
-    return Denials(answers=tuple(_denied(standing, given.model_copy(update={"request_id": one}), now) for one in named))
-
-
-def _denied(standing: Circumstances, given: DenyInput, now: datetime) -> Approval | Refusal:
-    try:
-        return deny(standing, given, now)
-    except ValueError as error:
-        return refusal(DENY_BUDGET, {"answer_id": given.answer_id}, error, now)
+    signal = APPROVE_BUDGET if isinstance(given, ApproveInput) else DENY_BUDGET
+    answers: list[Approval | Refusal] = []
+    for one in dict.fromkeys((given.request_id, *given.also)):
+        try:
+            answered = answer(standing, given.model_copy(update={"request_id": one}), now)
+        except ValueError as error:
+            refused = refusal(signal, {"answer_id": given.answer_id}, error, now)
+            answers.append(refused.model_copy(update={"request_id": one}))
+        else:
+            standing = standing.model_copy(update={"limit": standing.limit.raised(answered.granted)})
+            answers.append(answered)
+    return Answers(each=tuple(answers))
 
 
 def edit_plan(standing: Circumstances, given: ReviewPlanInput) -> PlanEdit:

@@ -25,15 +25,15 @@ from waystation.domain.approvals import (
     APPROVE_BUDGET,
     DENY_BUDGET,
     REVIEW_PLAN,
+    Answers,
     ApproveInput,
     Circumstances,
-    Denials,
     DenyInput,
     Name,
     ReviewPlanInput,
+    answer_together,
     approve,
     deny,
-    deny_together,
     edit_plan,
     refusal,
 )
@@ -187,12 +187,16 @@ class SentTo(NamedTuple):
     now: datetime
 
 
-def _approve(to: SentTo, given: ApproveInput) -> Approval:
+def _approve(to: SentTo, given: ApproveInput) -> Approval | Answers:
+    if given.also:
+        return answer_together(approve, to.standing, given, to.now)
     return approve(to.standing, given, to.now)
 
 
-def _deny(to: SentTo, given: DenyInput) -> Approval | Denials:
-    return deny_together(to.standing, given, to.now) if given.also else deny(to.standing, given, to.now)
+def _deny(to: SentTo, given: DenyInput) -> Approval | Answers:
+    if given.also:
+        return answer_together(deny, to.standing, given, to.now)
+    return deny(to.standing, given, to.now)
 
 
 def _review_plan(to: SentTo, given: ReviewPlanInput) -> PlanEdit:
@@ -237,7 +241,7 @@ def _edit(to: SentTo, given: EditInput) -> ContextEdit:
     )
 
 
-Sent = Approval | Denials | Words | DocumentsUpdate | ContextEdit | PlanEdit
+Sent = Approval | Answers | Words | DocumentsUpdate | ContextEdit | PlanEdit
 """What a message is, once it was taken."""
 
 
@@ -305,8 +309,8 @@ def after_message(state: TaskState, sent: Sent | Telling | Refusal) -> TaskState
             return state.answered(sent)
         case Approval():
             return _settled(state.answered(sent), sent)
-        case Denials():
-            return reduce(after_message, sent.answers, state)
+        case Answers():
+            return reduce(after_message, sent.each, state)
         case ContextEdit():
             return state.with_run(state.runs[sent.agent].with_edit(sent))
         case PlanEdit():
@@ -357,7 +361,9 @@ def entry_id(entry: AuditEntry) -> str:
         case Approval():
             return short_hash("approval", entry.request_id, entry.decision)
         case Refusal():
-            return short_hash("refusal", entry.signal, entry.reason, entry.at.astimezone(UTC).isoformat())
+            one_of_several = (entry.request_id,) if entry.request_id else ()
+            at = entry.at.astimezone(UTC).isoformat()
+            return short_hash("refusal", entry.signal, entry.reason, at, *one_of_several)
         case ContextEdit():
             return short_hash("edit", entry.agent, entry.id, entry.state)
         case Telling():
@@ -376,15 +382,27 @@ class Answer(Value):
 
     outcome: AnswerOutcome
     """`unseen`: it was sent and will be read, but no worker has read it yet; `waiting`: an edit waits for its agent's
-    leg to end; `withdrawn`: one of all open requests, which an earlier answer of the same command has made needless.
+    leg to end; `withdrawn`: one of all open requests, which has become needless meanwhile.
     """
     reason: str = ""
+
+
+UNTOLD = Answer(outcome="refused", reason="the task does not tell why any more; `waystation show` tells how it stands")
+"""Of one of so many answers that a task does not show all."""
 
 
 def effect(answer_id: str, now: TaskProgress) -> Answer | None:
     """What the message that was sent with this id has led to; None: nothing yet."""
     sent = (*now.refusals, *now.approvals, *now.tellings, *now.updates, *now.edits)
     return next((seen for one in sent if one.answer_id == answer_id and (seen := _seen(one)) is not None), None)
+
+
+def effects(answer_id: str, request_ids: Sequence[str], now: TaskProgress) -> dict[str, Answer]:
+    """By request id, what the message that was sent with this id, and answers all of these, has led to."""
+    sent = (*now.refusals, *now.approvals)
+    seen = {one.request_id: found for one in sent if one.answer_id == answer_id and (found := _seen(one)) is not None}
+    whole_message = seen.get("", UNTOLD)
+    return {request_id: seen.get(request_id, whole_message) for request_id in request_ids}
 
 
 def _seen(sent: Refusal | Approval | Telling | DocumentsUpdate | ContextEdit) -> Answer | None:

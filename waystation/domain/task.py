@@ -321,6 +321,8 @@ class Refusal(Value):
     reason: str
     at: datetime
     answer_id: str = ""
+    request_id: str = ""
+    """Of the request that it was for, where one message answered several."""
 
 
 class Resolution(Value):
