@@ -72,7 +72,7 @@ class ScheduledRunWorkflow:
             await workflow.execute_activity_method(
                 ScheduleActivities.pause, order, **named(SHORT, "pause the schedule")
             )
-        message = f"{kind}: {words} (failure {failures} in a row)"
+        message = f"{words or kind} (failure {failures} in a row)"
         workflow.set_current_details(message)
         raise ApplicationError(message, failures, type=FAILED, non_retryable=True)
 

@@ -91,13 +91,13 @@ def test_a_schedule_is_shown_with_its_times_its_limits_and_its_last_run() -> Non
     assert "\n".join(map(schedule_text, shown)) == snapshot("""\
 weekly  0 7 * * 1 UTC  on
   What of the fees?
-  /srv/fees; session S; 200,000 tokens a run
+  /srv/fees; session S; 200,000 tokens for each run
   tool servers: none
   agents follow: tides
   next: -; last: -
 weekly  0 7 * * 1 UTC  on
   What of the fees?
-  /srv/fees; session S; 200,000 tokens a run, 1,000,000 tokens a month
+  /srv/fees; session S; 200,000 tokens for each run, 1,000,000 tokens a month
   next: 2026-11-28 12:00 UTC; last: 2026-11-21 12:00 UTC, done, task-1
   1 skipped while a run was under way, 2 missed before --catch-up
 lost    paused (why)

@@ -95,9 +95,9 @@ async def test_a_schedule_that_fails_three_times_pauses_itself_and_the_server_ha
         told = await told_by_server(platform, "weekly")
         await platform.schedules.resume("weekly", "the folder is back")
         resumed = await platform.known("weekly")
-    assert "BadInput: the session refused the task" in refused.seen.last
+    assert refused.seen.last.startswith("failed: the session refused the task")
     assert refused.seen.last.endswith("(failure 1 in a row)")
-    assert "BadInput: 1 of the places of its documents cannot be found" in gone.seen.last
+    assert gone.seen.last.startswith("failed: 1 of the places of its documents cannot be found")
     assert [one.seen.paused for one in (refused, gone, paused, resumed)] == [False, False, True, False]
     assert paused.seen.note == (
         "paused itself after 3 failures in a row, the last of them BadInput: see its last run, then resume it"
@@ -226,6 +226,8 @@ async def test_what_cannot_be_scheduled_is_refused_and_nothing_of_it_is_kept(
         ):
             with pytest.raises(BadInput, match=r"--cron .* cannot be used"):
                 await platform.schedules.add(platform.wish(timing=timing))
+        with pytest.raises(BadInput, match=r"^--cron '0 7 31 2 \*' names no time that will ever come"):
+            await platform.schedules.add(platform.wish(timing=Timing(cron="0 7 31 2 *")))
         assert await platform.schedules.list() == ()
         wishes = [platform.wish(monthly=Limit(tokens=1_000_000 * times)) for times in (1, 2)]
         added = await asyncio.gather(*map(platform.schedules.add, wishes), return_exceptions=True)
@@ -256,9 +258,9 @@ async def test_a_task_that_is_terminated_or_fails_is_a_failure_of_its_schedule(
         crew.goes_on.set()
         second = await platform.week(0)
         failed = (await platform.client.tasks(TaskFilter(session="S")))[0].progress
-    assert f"TaskFailed: {ended} was ended in Temporal, without a report (failure 1 in a row)" in first.seen.last
+    assert first.seen.last == f"failed: {ended} was ended in Temporal, without a report (failure 1 in a row)"
     assert failed.phase is TaskPhase.FAILED
-    assert f"TaskFailed: {failed.task_id} failed (failure 2 in a row)" in second.seen.last
+    assert second.seen.last == f"failed: {failed.task_id} failed (failure 2 in a row)"
     assert second.seen.paused
 
 

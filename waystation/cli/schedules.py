@@ -245,7 +245,7 @@ def schedule_text(known: KnownSchedule) -> str:
     else:
         month = "" if wish.monthly.unlimited else f", {limit_text(wish.monthly)} a month"
         lines.append(f"  {wish.request.question}")
-        lines.append(f"  {', '.join(wish.paths)}; session {wish.request.session}; {_budget(wish)} a run{month}")
+        lines.append(f"  {', '.join(wish.paths)}; session {wish.request.session}; {_budget(wish)} for each run{month}")
         lines += _beside(wish.request)
     next_run = "-" if seen.next_run is None or seen.paused else f"{seen.next_run:%Y-%m-%d %H:%M} UTC"
     last = f"{seen.last_run:%Y-%m-%d %H:%M} UTC, {seen.last or 'not known any more'}" if seen.last_run else "-"

@@ -53,7 +53,11 @@ class Schedules:
         await self._temporal.create(ScheduledStart(order=order, failures=wish.failures), wish.timing)
         await self._store.put_text(text, own.reader)
         await self._temporal.resume(wish.schedule_id, "added")
-        return await self._known(await self._temporal.look(wish.schedule_id))
+        known = await self._known(await self._temporal.look(wish.schedule_id))
+        if known.seen.next_run is None:
+            await self.remove(wish.name)
+            raise BadInput(f"--cron {wish.timing.cron!r} names no time that will ever come: it was not added")
+        return known
 
     async def list(self) -> tuple[KnownSchedule, ...]:
         """All of the tenant in this store, by name. One that was removed a moment ago may be listed still."""

@@ -24,6 +24,7 @@ from temporalio.client import (
     WorkflowFailureError,
 )
 from temporalio.converter import DataConverter
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from waystation.adapters.temporal.connect import RPC_TIMEOUT, Target, connect_as_person, newest_run
@@ -158,7 +159,8 @@ class TemporalSchedules:
             try:
                 return (await handle.result(rpc_timeout=RPC_TIMEOUT)).text
             except WorkflowFailureError as error:
-                return f"failed: {error.cause}"
+                cause = error.cause
+                return f"failed: {cause.message if isinstance(cause, ApplicationError) else cause}"
         return ""
 
     @asynccontextmanager
