@@ -26,9 +26,9 @@ def test_a_share_is_read_as_it_is_written() -> None:
     ("before", "after", "told"),
     [
         ("needs: []", "needs: []\n  share: half", "an amount or percent like 25%"),
-        ("needs: []", "needs: []\n  share: [1]", "steps.0.share"),
+        ("needs: []", "needs: []\n  share: [1]", "step 1.share"),
         ("needs: []", "needs: [write]", "steps need each other in a circle"),
-        ("role: analysis", "role: cooking", "steps.2.role"),
+        ("role: analysis", "role: cooking", "step 3.role"),
         ("steps:", "steps: [", "no YAML"),
         ("role: writing", "role: analysis", "the role writing"),
         ("needs: []", "need: []", "and no need"),

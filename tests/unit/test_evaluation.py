@@ -193,6 +193,12 @@ def test_every_citation_belongs_to_a_claim_with_words(text: str) -> None:
     assert all(citation in known for claim in claims_in(text) for citation in claim.citations)
 
 
+def test_sentences_end_without_a_space_where_scripts_have_none() -> None:
+    first, second = claims_in("彼は「深い。」と言った。橋は古い。[harbour.md:1-1]")
+    assert (first.text, first.citations) == ("彼は「深い。」と言った。", ())
+    assert (second.text, second.citations) == ("橋は古い。", citations_in("橋は古い。[harbour.md:1-1]"))
+
+
 def test_a_claim_with_no_words_to_look_for_holds() -> None:
     (claim,) = claims_in("So it is [harbour.md:1-1]")
     assert holds(claim, DOCUMENTS)

@@ -149,7 +149,7 @@ def read_plan(written: str) -> Plan:
     except yaml.YAMLError as error:
         raise BadInput(f"the plan is no YAML: {' '.join(str(error).split())}") from error
     except ValidationError as error:
-        faults = (f"{'.'.join(map(str, fault.place)) or 'the plan'}: {fault.words}" for fault in malformed(error))
+        faults = (f"{_place(fault.place)}: {fault.words}" for fault in malformed(error))
         raise BadInput(f"the plan cannot be read: {'; '.join(faults)}") from error
     except (ValueError, RecursionError) as error:
         raise BadInput("the plan cannot be read: it has a number that is too long, or is nested too deep") from error
@@ -158,6 +158,15 @@ def read_plan(written: str) -> Plan:
     if faults := plan_errors(plan):
         raise BadInput(f"the plan cannot be run: {'; '.join(faults)}")
     return plan
+
+
+def _place(place: tuple[int | str, ...]) -> str:
+    """Where in the plan, its steps counted from 1."""
+    match place:
+        case ("steps", int(step), *field):
+            return ".".join((f"step {step + 1}", *map(str, field)))
+        case _:
+            return ".".join(map(str, place)) or "the plan"
 
 
 def _unknown(content: JsonValue) -> str:

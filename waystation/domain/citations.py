@@ -373,7 +373,9 @@ def _spread(places: int, placeholders: int) -> int:
 
 
 _BULLET = proven(r"\A\s*+(?:[-*+•]|\d{1,4}[.)])\s++")
-_SENTENCE_END = proven(r"(?<=[.!?])[\"”')*_]{0,3} {1,3}(?=[^\W\d_a-z]|[\"“(*`])")
+_SENTENCE_END = proven(
+    r"(?<=[.!?])[\"”')*_]{0,3} {1,3}(?=[^\W\d_a-z]|[\"“(*`])|(?<=[。！？]) {0,3}(?=[^\s。！？”’』」）)])"
+)
 _NOT_SAID = " .,;:()[]*_-–—|>"
 """Around a claim, or between two citations of one."""
 
