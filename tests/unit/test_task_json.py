@@ -20,6 +20,8 @@ def test_the_json_of_a_task_has_these_keys() -> None:
             "report_path": None,
             "title": "Which licences [red]do[/red] they carry?",
             "phase": "paused",
+            "submitted_at": None,
+            "ended_at": None,
             "model": "claude-sonnet-5-5",
             "models": {},
             "usage": {

@@ -304,6 +304,9 @@ class TaskJson(Value):
     title: str
     """The redacted question, shortened."""
     phase: TaskPhase
+    submitted_at: datetime | None
+    ended_at: datetime | None
+    """Null while it works or waits, and where it was ended by force."""
     model: str
     models: dict[str, str]
     usage: UsageJson
@@ -343,6 +346,8 @@ def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
         report_path=report_path,
         title=progress.title,
         phase=progress.phase,
+        submitted_at=view.submitted_at,
+        ended_at=view.ended_at,
         model=progress.model,
         models=progress.models,
         usage=UsageJson.of(progress.totals.usage),
