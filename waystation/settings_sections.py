@@ -58,6 +58,14 @@ class AccessSettings(BaseSettings):
     oidc_tenant_claim: str = Field(default="tenant", description="Which claim of them names the tenant.")
     oidc_name_claim: str = Field(default="email", description="Which names the person.")
     oidc_role_claim: str = Field(default="role", description="Which names the role: read, submit or approve.")
+    server: str | None = Field(
+        default=None,
+        description="Address of a `waystation serve`: commands about tasks go there, and need neither its Temporal "
+        "server nor its store. Also `waystation --server ADDRESS`.",
+    )
+    token: SecretStr | None = Field(
+        default=None, description="What opens that server: an API key (`waystation keys make`), or an OpenID token."
+    )
     approvers: WrittenNames = Field(
         default=(),
         description="Names of those who alone answer requests, proved to `waystation serve` by an API key or an OpenID "

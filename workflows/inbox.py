@@ -9,7 +9,7 @@ from temporalio import workflow
 from activities.bookkeeping import SentActivities, TellRequest, UpdateRequest
 from activities.tasks import EditedPlanRequest, PlanningActivities
 from waystation.domain.amount import Amount
-from waystation.domain.approvals import Answers, refusal
+from waystation.domain.approvals import SeveralAnswers, refusal
 from waystation.domain.documents import DocumentsUpdate
 from waystation.domain.plan import PlanEdit
 from waystation.domain.reviews import for_steps, replanned
@@ -48,7 +48,7 @@ class Inbox:
             return await self._kept(signal.name, done.update, done.reason)
         if isinstance(answer, PlanEdit):
             return await self._replan(answer)
-        answers = answer.each if isinstance(answer, Answers) else (answer,)
+        answers = answer.each if isinstance(answer, SeveralAnswers) else (answer,)
         await record(board, *answers)
         granted = sum((one.granted for one in answers if isinstance(one, Approval)), Amount())
         if not granted.nothing:

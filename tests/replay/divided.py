@@ -21,7 +21,7 @@ from tests.readers import ANYONE
 from tests.running import Counter, Task, opened_parts, until, working
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.tables.engine import DuckDbTables
-from waystation.client.sessions import keep_documents, read_again
+from waystation.client.sessions import beside_known, keep_documents, read_again
 from waystation.domain.approvals import APPROVE_BUDGET
 from waystation.domain.signals import TELL, UPDATE_DOCUMENTS
 from waystation.domain.task import TaskPhase
@@ -67,7 +67,8 @@ async def _told(counter: Counter, folder: Path) -> None:
     await counter.task().signal(TELL, {"text": "Give depths in metres.", "by": "Ada"})
     (folder / "pilot.md").write_text(NEWER, encoding="utf-8")
     task = (await counter.store.task(counter.task().id, ANYONE)).ref.reader
-    again = await read_again(counter.store, task, [folder / "pilot.md"], remove_missing=False)
+    loaded = await read_again(await counter.store.documents(task.task_id, task), [folder / "pilot.md"])
+    again = await beside_known(counter.store, task, loaded, remove_missing=False)
     await counter.task().signal(
         UPDATE_DOCUMENTS, {"documents": await keep_documents(counter.store, again, task), "by": "Ada"}
     )

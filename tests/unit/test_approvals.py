@@ -9,11 +9,11 @@ from tests.unit.task_values import working
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.approvals import (
     HIGHEST_GRANT,
-    Answers,
     ApproveInput,
     Circumstances,
     DenyInput,
     ReviewPlanInput,
+    SeveralAnswers,
     answer_together,
     edit_plan,
 )
@@ -216,7 +216,7 @@ def test_requests_that_are_denied_together_are_settled_in_the_same_state() -> No
     state = working().with_(approvals=(ONE, TWO))
     agents = {run.agent for run in (ONE, TWO)}
     state = state.with_(runs={name: next(iter(state.runs.values())) for name in agents})
-    after = after_message(state, Answers(each=answers))
+    after = after_message(state, SeveralAnswers(each=answers))
     assert [one.decision for one in after.approvals] == ["denied", "denied"]
     assert not after.pending
 

@@ -86,3 +86,9 @@ def test_a_line_that_is_completed_names_the_command_behind_which_it_goes_on(
 def test_where_nothing_is_completed_the_first_argument_names_the_command() -> None:
     assert called(["list", "--json"], {"COMP_WORDS": "waystation\nshow\n", "COMP_CWORD": "2"}) == "list"
     assert called([], {}) is None
+
+
+def test_which_server_is_meant_stands_before_the_command() -> None:
+    for server in (["--server", "https://a.example"], ["--server=https://a.example"]):
+        assert called([*server, "list"], {}) == "list"
+        assert called(server, {}) is None

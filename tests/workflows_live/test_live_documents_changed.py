@@ -11,7 +11,14 @@ from tests.running import Counter, Task, at_work, until, until_both_ask
 from tests.workflows_live.history import events, everything_written
 from tests.workflows_live.test_live_fork import done, fork
 from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.client.sessions import GivenAgain, keep_documents, nothing_new, read_again, require_at_work
+from waystation.client.sessions import (
+    GivenAgain,
+    beside_known,
+    keep_documents,
+    nothing_new,
+    read_again,
+    require_at_work,
+)
 from waystation.domain.approvals import APPROVE_BUDGET
 from waystation.domain.documents import Document, DocumentSet
 from waystation.domain.errors import BadInput
@@ -34,7 +41,8 @@ def folder_with(folder: Path, **texts: str) -> Path:
 async def give(counter: Counter, task: Task, folder: Path, *, remove_missing: bool = False) -> GivenAgain:
     """As the client does it."""
     reader = (await counter.store.task(task.id, ANYONE)).ref.reader
-    again = await read_again(counter.store, reader, [folder], remove_missing=remove_missing)
+    loaded = await read_again(await counter.store.documents(task.id, reader), [folder])
+    again = await beside_known(counter.store, reader, loaded, remove_missing=remove_missing)
     before = len((await task.query(TaskWorkflow.progress)).updates)
     await task.signal(UPDATE_DOCUMENTS, {"documents": await keep_documents(counter.store, again, reader), "by": "Ada"})
 
@@ -61,7 +69,8 @@ async def test_every_agent_hears_once_at_its_next_turn_and_a_fork_goes_on_with_w
         await gate.reached.wait()
         again = await give(counter, task, folder)
         reader = (await counter.store.task(task.id, ANYONE)).ref.reader
-        same = await read_again(counter.store, reader, [folder], remove_missing=False)
+        loaded = await read_again(await counter.store.documents(task.id, reader), [folder])
+        same = await beside_known(counter.store, reader, loaded, remove_missing=False)
         settled = nothing_new(same, await task.query(TaskWorkflow.progress))
         gate.opened.set()
         ended = await task.result()

@@ -35,7 +35,7 @@ from waystation.cli.options import (
 )
 from waystation.cli.render import inbox_lines
 from waystation.cli.render_requests import MOMENT, approve_command, deny_command, inbox_text, request_text
-from waystation.client import Client
+from waystation.client import Client, client_for
 from waystation.domain.amount import Amount, amount_text
 from waystation.domain.details import answer_text, counted
 from waystation.domain.errors import BadInput
@@ -73,7 +73,7 @@ def approvals(
 
 
 async def _approvals(task: str | None) -> list[PendingApproval]:
-    async with await Client.connect(Settings()) as client:
+    async with await client_for(Settings()) as client:
         meant = None if task is None else await client.resolve(task)
         return [one for one in await client.approvals() if meant in {None, one.task_id}]
 
@@ -265,7 +265,7 @@ def carry_out(typed: Typed, send: SendWith, together: SendSeveral, *, as_json: b
 
 
 async def _answered(typed: Typed, send: SendWith, together: SendSeveral) -> Sequence[Answer]:
-    async with await Client.connect(Settings()) as client:
+    async with await client_for(Settings()) as client:
 
         async def by_client(task_id: str, request_id: str | None) -> Answer:
             return await send(client, task_id, request_id)

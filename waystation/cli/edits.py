@@ -20,7 +20,7 @@ import typer
 from waystation.cli.approvals import conclude
 from waystation.cli.options import AgentOption, ByOption, JsonOption, NoteOption, TaskArgument
 from waystation.cli.render import compaction_text, restore_command
-from waystation.client import Client
+from waystation.client import client_for
 from waystation.domain.compaction.outcome import Action
 from waystation.domain.errors import BadInput
 from waystation.domain.signals import Answer, EditInput
@@ -57,7 +57,7 @@ async def _edit(asked: _Asked) -> Answer:
         by=asked.by or getuser(),
         note=asked.note,
     )
-    async with await Client.connect(Settings()) as client:
+    async with await client_for(Settings()) as client:
         return await client.edit(await client.resolve(asked.task), edit, asked.instructions)
 
 
@@ -113,7 +113,7 @@ def restore(
 
 async def _which(task: str, agent: str) -> str:
     """What there is to choose from."""
-    async with await Client.connect(Settings()) as client:
+    async with await client_for(Settings()) as client:
         progress = (await client.progress(await client.resolve(task))).progress
     made = [one for one in progress.compactions if one.agent == agent and one.status.made_room]
     if not made:

@@ -16,7 +16,7 @@ from waystation.cli.console import OK, WORK_FAILED, print_json, print_text, say
 from waystation.cli.options import JsonOption, parse_budget, parse_tokens
 from waystation.cli.platform import something_running, stop_on_signals
 from waystation.cli.render import counted
-from waystation.client import Client
+from waystation.client import Client, client_for
 from waystation.domain.amount import Limit, dollars
 from waystation.domain.details import known_cost
 from waystation.domain.errors import BadInput, Unreachable, WaystationError
@@ -226,7 +226,7 @@ def _chosen(asked: Sequence[Posed], only: Sequence[str]) -> Sequence[Posed]:
 async def _answered_in(way: Variant, name: str, asked: Sequence[Posed], at_once: int) -> Evaluation:
     say(f"{counted(len(asked), 'question')} of {name}, {way.label}")
     room = asyncio.Semaphore(at_once)
-    async with await Client.connect(way.settings) as client:
+    async with await client_for(way.settings) as client:
 
         async def answered(one: Posed) -> ScoredAnswer:
             async with room:

@@ -96,7 +96,7 @@ GROUPS = {
 """By headings of the help."""
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 
-DEBUG = "--debug"
+DEBUG, SERVER = "--debug", "--server"
 COMPLETING = "_WAYSTATION_COMPLETE"
 """Set by shells: the arguments are in the environment then."""
 
@@ -127,7 +127,8 @@ def called(arguments: Sequence[str], environment: Mapping[str, str]) -> str | No
     None for such a line that does not go on behind its first word: any command may be meant.
     """
     if COMPLETING not in environment:
-        return arguments[0] if arguments else None
+        before = 2 if arguments[:1] == [SERVER] else sum(one.startswith(f"{SERVER}=") for one in arguments[:1])
+        return next(iter(arguments[before:]), None)
     line, cursor = environment.get("_TYPER_COMPLETE_ARGS"), environment.get("COMP_CWORD", "")
     if line is None:  # bash
         words = environment.get("COMP_WORDS", "").split()
@@ -147,11 +148,17 @@ def _show_version(asked: bool) -> None:
 
 
 def _before_any_command(
-    version: Annotated[
+    _version: Annotated[
         bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
     ] = False,
+    server: Annotated[
+        str | None,
+        typer.Option(SERVER, help="Address of a `waystation serve` whose tasks are meant; WAYSTATION_TOKEN opens it."),
+    ] = None,
 ) -> None:
     """Options that belong to no command."""
+    if server is not None:
+        os.environ["WAYSTATION_SERVER"] = server
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -30,7 +30,7 @@ from waystation.cli.memory_eval import evaluate
 from waystation.cli.options import JsonOption, moment, past_moment
 from waystation.client import Client
 from waystation.client.context import FoundJson, where
-from waystation.client.lookups import resolved
+from waystation.client.lookups import require_here, resolved
 from waystation.client.removal import Gone, Selection, forget, selected
 from waystation.domain.errors import BadInput, MemoryUnavailable, Unreachable
 from waystation.domain.memory import Excerpt, MemoryQuery, PassageKind
@@ -118,6 +118,7 @@ def search(
     Where workers have embedded memory open, they are asked.
     """
     settings, now = Settings(), utc_now().astimezone()
+    require_here(settings)
     if kind is not None and kind not in _KINDS:
         raise BadInput(f"there is no kind {kind!r}: it is {' or '.join(_KINDS)}")
     for option, given in (("--session", session), ("--task", task), ("--agent", agent)):

@@ -20,7 +20,7 @@ from waystation.cli.approvals import answered_before, conclude
 from waystation.cli.console import print_json, print_text
 from waystation.cli.options import ByOption, JsonOption, NoteOption, TaskArgument
 from waystation.cli.render import counted
-from waystation.client import Client
+from waystation.client import client_for
 from waystation.client.approvals import PlannedTask
 from waystation.domain.amount import limit_text, used_text
 from waystation.domain.errors import BadInput
@@ -186,13 +186,13 @@ def text_in(file: Path) -> str:
 
 
 async def _planned(settings: Settings, task: str) -> PlannedTask:
-    async with await Client.connect(settings) as client:
+    async with await client_for(settings) as client:
         return await client.planned(await client.resolve(task))
 
 
 async def _replanned(settings: Settings, task: str, plan: Plan, by: str, note: str) -> Answer:
     """What became of it; a refusal names whoever answered before. Raises BadInput, Unreachable."""
-    async with await Client.connect(settings) as client:
+    async with await client_for(settings) as client:
         task_id = await client.resolve(task)
         phase = (await client.progress(task_id)).progress.phase
         if phase.over:

@@ -26,13 +26,14 @@ from waystation.adapters.temporal.die_with_parent import ending_with_us
 from waystation.children import python, search_path
 from waystation.cli.console import print_json, print_text, say
 from waystation.cli.options import JsonOption
+from waystation.client.remote import Permit
 from waystation.domain.errors import BadInput
 from waystation.domain.privacy import Original
 from waystation.domain.value import Value
 from waystation.files import opened_private, own_folder
 from waystation.imports import loading
 from waystation.patterns import proven
-from waystation.serve.principals import ApiKey, ApiKeys, AssistantRights, Identities, OpenId, OpenIdTokens, Permit
+from waystation.serve.principals import ApiKey, ApiKeys, AssistantRights, Identities, OpenId, OpenIdTokens
 from waystation.settings import Settings
 from waystation.settings_text import address_of
 from waystation.stores import TOOL_SECRETS, key_of, opened_store, own_cipher

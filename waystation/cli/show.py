@@ -32,7 +32,7 @@ from waystation.cli.options import JsonOption, TaskArgument
 from waystation.cli.render import bill_text, counted, message_text, prices_text, task_screen
 from waystation.cli.render_context import context_text, log_texts, said_of
 from waystation.cli.tools import tools_shown, tools_text
-from waystation.client import Client
+from waystation.client import client_for
 from waystation.client.lookups import require_words, restored_for_owner, version_of, versions_text
 from waystation.client.task_json import AgentJson, ExportJson, ReportJson, ViewJson, report_json, task_json
 from waystation.domain.changes import ReportChanges, cited, report_changes
@@ -99,7 +99,7 @@ async def _write_run(settings: Settings, task: str, path: Path, *, restore: bool
     # Templates come with this import, which nothing else of these commands needs.
     from waystation.serve.task_page import placeholders_of, run_file, with_originals_in  # noqa: PLC0415
 
-    async with await Client.connect(settings) as client:
+    async with await client_for(settings) as client:
         page = await run_file(client, task_id := await client.resolve(task))
     if restore:
         found = placeholders_of(page)
@@ -110,7 +110,7 @@ async def _write_run(settings: Settings, task: str, path: Path, *, restore: bool
 
 
 async def _show_context(settings: Settings, task: str, agent: str | None, *, as_json: bool) -> None:
-    async with await Client.connect(settings) as client:
+    async with await client_for(settings) as client:
         found = await client.contexts(await client.resolve(task), agent)
     if as_json:
         print_json(list(found))
@@ -119,7 +119,7 @@ async def _show_context(settings: Settings, task: str, agent: str | None, *, as_
 
 
 async def _show_tools(settings: Settings, task: str, agent: str | None, *, as_json: bool) -> None:
-    async with await Client.connect(settings) as client:
+    async with await client_for(settings) as client:
         found = await tools_shown(client, settings, await client.resolve(task), agent)
     if as_json:
         print_json(list(found))
@@ -128,7 +128,7 @@ async def _show_tools(settings: Settings, task: str, agent: str | None, *, as_js
 
 
 async def _show(settings: Settings, task: str, *, as_json: bool) -> None:
-    async with await Client.connect(settings) as client:
+    async with await client_for(settings) as client:
         view = await client.with_origins(await client.progress(await client.resolve(task)))
         view = await client.with_stored(view)
         path = await keep_report(client, settings, view.progress)
@@ -153,7 +153,7 @@ def cost(task: TaskArgument, as_json: JsonOption = False) -> None:
 
 
 async def _bill(task: str) -> Bill:
-    async with await Client.connect(Settings()) as client:
+    async with await client_for(Settings()) as client:
         return await client.bill(await client.resolve(task))
 
 
@@ -301,14 +301,14 @@ def _hand_over(content: bytes, output: Path | None, name: str) -> None:
 
 
 async def _draft(task: str) -> _Found:
-    async with await Client.connect(Settings()) as client:
+    async with await client_for(Settings()) as client:
         found = await client.draft(task_id := await client.resolve(task))
     made = ReportJson(task_id=task_id, phase=found.phase, version=None, report=found.markdown)
     return _Found(made, Imprint(task_id=task_id, phase=found.phase))
 
 
 async def _stored(task: str, number: int | None) -> _Found:
-    async with await Client.connect(Settings()) as client:
+    async with await client_for(Settings()) as client:
         progress = await client.reported(await client.resolve(task))
         version = version_of(progress, number)
         text = await client.report_text(version)
@@ -350,7 +350,7 @@ def diff(
 
 
 async def _diff(before: str, after: str) -> ReportChanges:
-    async with await Client.connect(Settings()) as client:
+    async with await client_for(Settings()) as client:
         old, new = [await client.report(await client.resolve(task)) for task in (before, after)]
     return report_changes(old, new)
 
@@ -395,7 +395,7 @@ def transcript(
 
 
 async def _transcript(task: str, agent: str) -> Transcript:
-    async with await Client.connect(Settings()) as client:
+    async with await client_for(Settings()) as client:
         return await client.transcript(await client.resolve(task), agent)
 
 
@@ -410,7 +410,7 @@ def _list_agents(task: str, *, as_json: bool) -> None:
 
 
 async def _agents(task: str) -> tuple[str, list[AgentJson]]:
-    async with await Client.connect(Settings()) as client:
+    async with await client_for(Settings()) as client:
         task_id = await client.resolve(task)
         progress = (await client.progress(task_id)).progress
     require_words(task_id, progress.title)
@@ -425,5 +425,5 @@ def watch(task: TaskArgument, as_json: JsonOption = False) -> None:
 
 
 async def _watch(settings: Settings, task: str, *, as_json: bool) -> int:
-    async with await Client.connect(settings) as client:
+    async with await client_for(settings) as client:
         return await see_through(client, settings, await client.resolve(task), detach=False, as_json=as_json)

@@ -15,7 +15,7 @@ from waystation.cli.console import say
 from waystation.cli.follow import see_through, tell_of, tell_of_unattended
 from waystation.cli.options import Deadline, JsonOption, parse_budget, parse_limit, parse_tokens, unattended
 from waystation.cli.render import counted
-from waystation.client import Client
+from waystation.client import Client, client_for
 from waystation.domain.amount import Limit, amount_text, limit_text
 from waystation.domain.budget import Mode
 from waystation.domain.compaction.policy import Strategy
@@ -153,7 +153,7 @@ def _tell_left_out(left_out: Sequence[LeftOut]) -> None:
 
 async def _submit(settings: Settings, request: TaskRequest, loaded: Loaded, *, detach: bool, as_json: bool) -> int:
     request = request.model_copy(update={"left_out": loaded.left_out})
-    async with await Client.connect(settings) as client:
+    async with await client_for(settings) as client:
         documents = loaded.documents or await _known_documents(client, request.session)
         row = await client.prepare(request)
         tell_terms(settings, row, len(documents))
@@ -203,7 +203,8 @@ def tell_terms(settings: Settings, row: TaskRow, documents: int) -> None:
     if kept_by or "strategy" in chosen.origins:
         say(f"Compaction{kept_by}: {_compaction(terms.agent)}.")
     if terms.offline:
-        step = "; set ANTHROPIC_API_KEY for Claude" if settings.anthropic_api_key is None else ""
+        here = settings.server is None and settings.anthropic_api_key is None
+        step = "; set ANTHROPIC_API_KEY for Claude" if here else ""
         say(f"The built-in offline model does the work: it extracts and does not reason{step}.")
 
 

@@ -41,7 +41,7 @@ from waystation.cli.options import (
 )
 from waystation.cli.render import NOTHING, PHASE_STYLES, counted, cut_lines, short_id
 from waystation.cli.submit import text_of
-from waystation.client import Client
+from waystation.client import client_for
 from waystation.client.sessions import DocumentsAnswer, ForkWish
 from waystation.client.task_json import CancelJson, SessionJson, task_json
 from waystation.domain.amount import Amount, Limit, amount_text, cents, limit_text, short_tokens
@@ -152,7 +152,7 @@ def list_tasks(
 
 
 async def _tasks(wanted: TaskFilter) -> tuple[TaskView, ...]:
-    async with await Client.connect(Settings()) as client:
+    async with await client_for(Settings()) as client:
         return await client.tasks(wanted)
 
 
@@ -169,7 +169,7 @@ def cancel(task: TaskArgument, as_json: JsonOption = False) -> None:
 
 
 async def _cancel(task: str) -> CancelJson:
-    async with await Client.connect(Settings()) as client:
+    async with await client_for(Settings()) as client:
         task_id = await client.resolve(task)
         return CancelJson.of(task_id, await client.cancel(task_id))
 
@@ -197,7 +197,7 @@ def documents(
 
 
 async def _documents(task: str, docs: Sequence[Path], remove_missing: bool, by: str, as_json: bool) -> int:
-    async with await Client.connect(Settings()) as client:
+    async with await client_for(Settings()) as client:
         task_id = await client.resolve(task)
         if not docs:
             listed = await client.documents(task_id)
@@ -258,7 +258,7 @@ def fork(
 
 
 async def _fork(settings: Settings, task: str, wish: ForkWish, *, detach: bool, as_json: bool) -> int:
-    async with await Client.connect(settings) as client:
+    async with await client_for(settings) as client:
         await tell_of_unattended(client)
         try:
             submitted = await client.fork(await client.resolve(task), wish)
@@ -306,7 +306,7 @@ def list_sessions(as_json: JsonOption = False) -> None:
 
 
 async def _sessions() -> tuple[KnownSession, ...]:
-    async with await Client.connect(Settings()) as client:
+    async with await client_for(Settings()) as client:
         return await client.sessions(count=MOST_SESSIONS)
 
 
@@ -325,7 +325,7 @@ def set_limit(
 
 
 async def _set(name: str, limit: Limit) -> None:
-    async with await Client.connect(Settings()) as client:
+    async with await client_for(Settings()) as client:
         await client.set_session_limit(name, limit)
 
 
@@ -344,7 +344,7 @@ def tell(
 
 
 async def _told(task: str, message: str, by: str) -> Answer:
-    async with await Client.connect(Settings()) as client:
+    async with await client_for(Settings()) as client:
         return await client.tell(await client.resolve(task), message, by)
 
 
@@ -393,5 +393,5 @@ def spent_text(line: SpentLine) -> str:
 
 
 async def _spending(days: Days, session: str | None) -> Spending:
-    async with await Client.connect(Settings()) as client:
+    async with await client_for(Settings()) as client:
         return await client.spending(days, session)

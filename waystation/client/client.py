@@ -15,11 +15,12 @@ from typing import Literal, Self
 
 from pydantic import JsonValue
 
-from waystation.adapters.documents.sources import apart
+from waystation.adapters.documents.sources import Loaded, apart
 from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.connect import find_target
 from waystation.adapters.temporal.schedules import TemporalSchedules
 from waystation.adapters.temporal.tasks import TemporalTasks
+from waystation.client import lookups
 from waystation.client.approvals import (
     PlannedTask,
     Postbox,
@@ -40,25 +41,13 @@ from waystation.client.context import (
     edit_finished,
     words_within_limits,
 )
-from waystation.client.lookups import (
-    NEWEST,
-    agents_of,
-    document_text,
-    plan_of,
-    refuse_unfit_shares,
-    require_own,
-    require_words,
-    resolved,
-    rows_in,
-    version_of,
-    with_stored,
-)
 from waystation.client.schedules import Schedules
 from waystation.client.sessions import (
     START_TIMEOUT,
     UNCHANGED,
     DocumentsAnswer,
     ForkWish,
+    beside_known,
     checked_words,
     documents_of_session,
     handed_in,
@@ -106,7 +95,6 @@ from waystation.task_view import (
     with_kept_reports,
 )
 
-WATCH_SECONDS = 0.5
 EVENTS_AT_ONCE = 200
 EVERY_TASK = TaskFilter()
 _Finish = Literal["partial", "cancel"]
@@ -114,6 +102,8 @@ _Finish = Literal["partial", "cancel"]
 
 class Client:
     """One tenant's tasks, of one store and one Temporal server. Close it, or use it with `async with`."""
+
+    watch_seconds = 0.5  # between two looks at a task that is followed
 
     def __init__(self, settings: Settings, store: SqlStore) -> None:
         self._settings = settings
@@ -127,6 +117,7 @@ class Client:
 
         Raises BadInput where the store's URL or the key cannot be used.
         """
+        lookups.require_here(settings)
         private_folder(settings.home)
         return cls(settings, await opened_store(settings))
 
@@ -156,7 +147,7 @@ class Client:
 
     async def prepare(self, request: TaskRequest) -> TaskRow:
         """The task with its terms; nothing is stored yet. Raises BadInput where they cannot work, or are another's."""
-        require_own(request, self._settings.tenant)
+        lookups.require_own(request, self._settings.tenant)
         return await new_row(self._settings, self._store, request)
 
     async def submit(
@@ -205,7 +196,7 @@ class Client:
 
     async def resolve(self, prefix: str) -> str:
         """The one task id that starts so, with or without `task-`. Raises UnknownTask; BadInput if several do."""
-        return await resolved(self._store, self._reader, prefix)
+        return await lookups.resolved(self._store, self._reader, prefix)
 
     async def progress(self, task_id: str) -> TaskView:
         """The task as it is now, or as well as can be told. Raises UnknownTask; Unreachable while it has not ended."""
@@ -249,14 +240,14 @@ class Client:
         clock, yielded, shown = asyncio.get_running_loop().time, 0.0, None
         while shown is None or not shown.progress.phase.over:
             if (seen := await self.progress(task_id)) == shown and clock() - yielded < again:
-                await asyncio.sleep(WATCH_SECONDS)
+                await asyncio.sleep(self.watch_seconds)
                 continue
             shown, yielded = seen, clock()
             yield seen
 
-    async def tasks(self, wanted: TaskFilter = EVERY_TASK, most: int = NEWEST) -> tuple[TaskView, ...]:
+    async def tasks(self, wanted: TaskFilter = EVERY_TASK, most: int = lookups.NEWEST) -> tuple[TaskView, ...]:
         """The newest tasks, or all that the filter means. Without a server, those at work are as last stored."""
-        rows = await rows_in(self._store, self._settings.tenant, wanted, most)
+        rows = await lookups.rows_in(self._store, self._settings.tenant, wanted, most)
         views = await asyncio.gather(*(self._view_or_stored(row) for row in rows))
         return tuple(view for view in views if wanted.in_phase(view.progress.phase))
 
@@ -283,7 +274,7 @@ class Client:
 
     async def report(self, task_id: str, version: int | None = None) -> str:
         """The report as Markdown, from the store: the one delivered last, or this version. Raises BadInput."""
-        return await self.report_text(version_of(await self.reported(task_id), version))
+        return await self.report_text(lookups.version_of(await self.reported(task_id), version))
 
     async def reported(self, task_id: str) -> TaskProgress:
         """The task with the versions of its report, also where no server answers. Raises UnknownTask."""
@@ -296,7 +287,7 @@ class Client:
     async def draft(self, task_id: str) -> Draft:
         """What the task would deliver if it ended now. Raises BadInput where there is nothing to show."""
         row = await self._own(task_id)
-        require_words(task_id, row.title)
+        lookups.require_words(task_id, row.title)
         return await draft(self._settings, self._store, row.ref, await self._view_or_stored(row))
 
     async def with_origins(self, view: TaskView) -> TaskView:
@@ -307,7 +298,8 @@ class Client:
 
     async def with_stored(self, view: TaskView) -> TaskView:
         """The view with what memory does not have of the task, and what was told to it, from the store."""
-        return await with_tellings(self._store, await with_stored(self._store, view, self._reader), self._reader)
+        known = await lookups.with_stored(self._store, view, self._reader)
+        return await with_tellings(self._store, known, self._reader)
 
     async def bill(self, task_id: str) -> Bill:
         """What the task has cost so far, from the store. Raises UnknownTask."""
@@ -319,14 +311,14 @@ class Client:
         """What the tenant's tasks, or those of a session, have spent in these days. Raises BadInput for too much."""
         return await self._store.spending(days, reader_of(self._settings.tenant, session))
 
-    async def sessions(self, first: int = 0, count: int = NEWEST) -> tuple[KnownSession, ...]:
+    async def sessions(self, first: int = 0, count: int = lookups.NEWEST) -> tuple[KnownSession, ...]:
         """So many of the tenant's sessions from the `first` on, those with the newest tasks before others."""
         return await self._store.sessions(self._reader, first, count)
 
     async def transcript(self, task_id: str, agent: str) -> Transcript:
         """Everything that one agent said and was told. Raises BadInput for an agent that the task does not have."""
-        require_words(task_id, (await self._own(task_id)).title)
-        (agent,) = await agents_of(self._store, task_id, self._reader, agent)
+        lookups.require_words(task_id, (await self._own(task_id)).title)
+        (agent,) = await lookups.agents_of(self._store, task_id, self._reader, agent)
         return await self._store.load(f"{task_id}/{agent}", self._reader)
 
     async def audits(
@@ -376,7 +368,7 @@ class Client:
 
     async def plan(self, task_id: str) -> Plan:
         """The newest plan of a task, goals included. Raises UnknownTask; BadInput where it has none yet."""
-        return await plan_of(self._store, await self._own(task_id))
+        return await lookups.plan_of(self._store, await self._own(task_id))
 
     async def planned(self, task_id: str) -> PlannedTask:
         """The same with what each step may spend, what it may read and what is usual. Raises as above; Unreachable."""
@@ -388,8 +380,8 @@ class Client:
         Unreachable.
         """
         row = await self._own(task_id)
-        await plan_of(self._store, row)
-        refuse_unfit_shares(plan, (await self._view_or_stored(row)).progress)
+        await lookups.plan_of(self._store, row)
+        lookups.refuse_unfit_shares(plan, (await self._view_or_stored(row)).progress)
         blob = await self._store.put_text(plan.model_dump_json(), row.ref.reader)
         return await self._send(task_id, REVIEW_PLAN, given({"plan": blob, "by": by, "note": note}))
 
@@ -417,15 +409,22 @@ class Client:
 
     async def document_text(self, task_id: str, name: str) -> str:
         """One of them, as it was handed in. Raises UnknownTask; BadInput where no document has that name now."""
-        return await document_text(self._store, await self._own(task_id), name)
+        return await lookups.document_text(self._store, await self._own(task_id), name)
 
     async def update_documents(
         self, task_id: str, paths: Sequence[Path], *, remove_missing: bool = False, by: str = ""
     ) -> DocumentsAnswer:
         """Read what has changed of a running task's documents, and tell its agents. Raises BadInput, Unreachable."""
+        loaded = await read_again(await self.documents(task_id), paths)
+        return await self.give_documents(task_id, loaded, remove_missing=remove_missing, by=by)
+
+    async def give_documents(
+        self, task_id: str, loaded: Loaded, *, remove_missing: bool = False, by: str = ""
+    ) -> DocumentsAnswer:
+        """The same with what was read. Raises BadInput, Unreachable."""
         row = await self._own(task_id)
         progress = require_at_work(row, (await self.progress(task_id)).progress)
-        again = await read_again(self._store, row.ref.reader, paths, remove_missing=remove_missing)
+        again = await beside_known(self._store, row.ref.reader, loaded, remove_missing=remove_missing)
         if nothing_new(again, progress):
             return again.answered(UNCHANGED)
         sent = {"documents": await keep_documents(self._store, again, row.ref.reader), "by": by}

@@ -33,6 +33,12 @@ from waystation.stores import key_of, no_key, opened_store, other_key, present_c
 from waystation.task_view import TaskFilter, TaskView
 
 
+def require_here(settings: Settings) -> None:
+    """Raise BadInput where another machine is meant than the one that has the store."""
+    if settings.server is not None:
+        raise BadInput("this is done where the store is, and not by WAYSTATION_SERVER: run it there, without that")
+
+
 def require_own(request: TaskRequest, tenant: str) -> None:
     """Raise BadInput where a request is another tenant's: whoever hands it in could not follow it."""
     if request.tenant != tenant:

@@ -8,7 +8,7 @@ How the client gives a task at work its documents again: read where they changed
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -274,11 +274,18 @@ def require_at_work(row: TaskRow, now: TaskProgress) -> TaskProgress:
     return now
 
 
-async def read_again(store: SqlStore, task: OfTask, paths: Sequence[Path], *, remove_missing: bool) -> GivenAgain:
-    """Read what has changed of these files and folders. Nothing is stored. Raises BadInput as `load_documents` does."""
+async def read_again(known: Iterable[Document], paths: Sequence[Path]) -> Loaded:
+    """Read what has changed of these files and folders. Raises BadInput as `load_documents` does."""
+    sources = frozenset(one.source for one in known if one.source)
+    return await asyncio.to_thread(load_documents, paths, known=sources)
+
+
+async def beside_known(store: SqlStore, task: OfTask, loaded: Loaded, *, remove_missing: bool) -> GivenAgain:
+    """What was read again, beside what the task has. Nothing is stored. Raises BadInput where it is another's."""
     known = await store.documents(task.task_id, task)
     sources = {one.source: one for one in known if one.source}
-    loaded = await asyncio.to_thread(load_documents, paths, known=frozenset(sources))
+    if any(one.source not in sources for one in loaded.unread):
+        raise BadInput("the task does not have all that was not read again: give its documents again")
     found, texts = _found(loaded, sources)
     names = as_known((one.name for one in found), (one.name for one in known))
     documents = tuple(one.model_copy(update={"name": names[one.name]}) for one in found)

@@ -176,7 +176,7 @@ def deny(standing: Circumstances, given: DenyInput, now: datetime) -> Approval:
     )
 
 
-class Answers(Value):
+class SeveralAnswers(Value):
     """What a message that answers several requests came to, for each by itself."""
 
     each: tuple[Approval | Refusal, ...]
@@ -186,7 +186,7 @@ GivenT = TypeVar("GivenT", ApproveInput, DenyInput)
 AnswerOne = Callable[[Circumstances, GivenT, datetime], Approval]
 
 
-def answer_together(answer: AnswerOne[GivenT], standing: Circumstances, given: GivenT, now: datetime) -> Answers:
+def answer_together(answer: AnswerOne[GivenT], standing: Circumstances, given: GivenT, now: datetime) -> SeveralAnswers:
     """Each request that is named, answered, where what was granted before counts against the task's ceiling; one that
     cannot be answered spares none. Raises ValueError without `request_id`.
     """
@@ -203,7 +203,7 @@ def answer_together(answer: AnswerOne[GivenT], standing: Circumstances, given: G
         else:
             standing = standing.model_copy(update={"limit": standing.limit.raised(answered.granted)})
             answers.append(answered)
-    return Answers(each=tuple(answers))
+    return SeveralAnswers(each=tuple(answers))
 
 
 def edit_plan(standing: Circumstances, given: ReviewPlanInput) -> PlanEdit:

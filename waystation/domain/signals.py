@@ -25,12 +25,12 @@ from waystation.domain.approvals import (
     APPROVE_BUDGET,
     DENY_BUDGET,
     REVIEW_PLAN,
-    Answers,
     ApproveInput,
     Circumstances,
     DenyInput,
     Name,
     ReviewPlanInput,
+    SeveralAnswers,
     answer_together,
     approve,
     deny,
@@ -187,13 +187,13 @@ class SentTo(NamedTuple):
     now: datetime
 
 
-def _approve(to: SentTo, given: ApproveInput) -> Approval | Answers:
+def _approve(to: SentTo, given: ApproveInput) -> Approval | SeveralAnswers:
     if given.also:
         return answer_together(approve, to.standing, given, to.now)
     return approve(to.standing, given, to.now)
 
 
-def _deny(to: SentTo, given: DenyInput) -> Approval | Answers:
+def _deny(to: SentTo, given: DenyInput) -> Approval | SeveralAnswers:
     if given.also:
         return answer_together(deny, to.standing, given, to.now)
     return deny(to.standing, given, to.now)
@@ -241,7 +241,7 @@ def _edit(to: SentTo, given: EditInput) -> ContextEdit:
     )
 
 
-Sent = Approval | Answers | Words | DocumentsUpdate | ContextEdit | PlanEdit
+Sent = Approval | SeveralAnswers | Words | DocumentsUpdate | ContextEdit | PlanEdit
 """What a message is, once it was taken."""
 
 
@@ -309,7 +309,7 @@ def after_message(state: TaskState, sent: Sent | Telling | Refusal) -> TaskState
             return state.answered(sent)
         case Approval():
             return _settled(state.answered(sent), sent)
-        case Answers():
+        case SeveralAnswers():
             return reduce(after_message, sent.each, state)
         case ContextEdit():
             return state.with_run(state.runs[sent.agent].with_edit(sent))
@@ -387,7 +387,7 @@ class Answer(Value):
     reason: str = ""
 
 
-UNTOLD = Answer(outcome="refused", reason="the task does not tell why any more; `waystation show` tells how it stands")
+_UNTOLD = Answer(outcome="refused", reason="the task does not tell why any more; `waystation show` tells how it stands")
 """Of one of so many answers that a task does not show all."""
 
 
@@ -401,7 +401,7 @@ def effects(answer_id: str, request_ids: Sequence[str], now: TaskProgress) -> di
     """By request id, what the message that was sent with this id, and answers all of these, has led to."""
     sent = (*now.refusals, *now.approvals)
     seen = {one.request_id: found for one in sent if one.answer_id == answer_id and (found := _seen(one)) is not None}
-    whole_message = seen.get("", UNTOLD)
+    whole_message = seen.get("", _UNTOLD)
     return {request_id: seen.get(request_id, whole_message) for request_id in request_ids}
 
 

@@ -19,9 +19,10 @@ from starlette.requests import cookie_parser
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from waystation.client.remote import CALLED, PERMITS, Permit
 from waystation.domain.errors import BadInput
 from waystation.domain.value import Value
-from waystation.serve.principals import Identities, Permit, Principal
+from waystation.serve.principals import Identities, Principal
 
 COOKIE = "waystation"
 ASSISTANTS = "/mcp"
@@ -89,10 +90,17 @@ def _no_address(path: str) -> TurnedAway | None:
     return None
 
 
+_PERMITS: Mapping[str, Permit] = {role: role for role in PERMITS}
+
+
 def needed_role(method: str, path: str) -> Permit:
     """What one has to be allowed for such a request."""
     if method in SAFE:
         return "read"
+    if path.startswith(CALLED):
+        # Who asks says which role a call takes; the route has it of that role alone.
+        said = path.removeprefix(CALLED).partition("/")[0]
+        return _PERMITS.get(said, "approve")
     return "approve" if path.endswith(APPROVING) else "submit"
 
 

@@ -5,20 +5,24 @@ import secrets
 from datetime import UTC, date, datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
-from pydantic import Field
+from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
+from pydantic import Field, JsonValue
+from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
 
+from waystation import __version__
 from waystation.adapters.clock import utc_now
 from waystation.agents.archive import RECALLED_TOKENS
 from waystation.client import Client
 from waystation.client.context import AgentAudits, FoundJson
 from waystation.client.lookups import version_of
+from waystation.client.remote import CALLS, VERSION_HEADER, Permit
 from waystation.client.task_json import CancelJson, ReportJson, SessionJson, TaskJson, ViewJson, report_json, task_json
 from waystation.domain.compaction.audit import ShownTranscript, shown
 from waystation.domain.compaction.history import view
 from waystation.domain.documents import Document
 from waystation.domain.errors import BadInput
+from waystation.domain.foreign import plain
 from waystation.domain.memory import Excerpt, MemoryQuery
 from waystation.domain.progress import Bill, Days, KnownSession, Spending
 from waystation.domain.signals import Answer
@@ -38,6 +42,7 @@ from waystation.serve.bodies import (
     RequestKey,
     SessionLimit,
     TaskPath,
+    call_for,
     change,
     fork_off,
     grant,
@@ -314,3 +319,24 @@ async def put_limit_session(
     """Set what all tasks of a session may spend together."""
     limit = await limit_session(client, session, wanted.budget)
     return SessionJson(session=session, limit_tokens=limit.tokens, limit_usd=limit.usd)
+
+
+@v1.post("/client/{role}/{name}", include_in_schema=False)
+async def call_client(
+    client: Asking,
+    who: Who,
+    role: Permit,
+    name: str,
+    given: Annotated[dict[str, JsonValue], Body()],
+    version: Annotated[str, Header(alias=VERSION_HEADER, max_length=40)] = "",
+) -> Response:
+    """What our own client asks for, of the same version as this server: its values are no interface of others."""
+    called = CALLS.get(name)
+    if version != __version__:
+        raise HTTPException(
+            409,
+            f"this server is Waystation {__version__}, and {plain(version) or 'none'} asks: both have to be the same",
+        )
+    if called is None or called.role != role:
+        raise HTTPException(404, f"a client does not ask for {role} {plain(name)}")
+    return Response(await call_for(client, who, called, given), media_type="application/json")

@@ -4,33 +4,37 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path as File
 from tempfile import TemporaryDirectory
-from typing import Annotated, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 from fastapi import Depends, Header, Path, Request
-from pydantic import Field, ValidationError
+from pydantic import Field, JsonValue, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
 from waystation.adapters.documents.sources import Named, load_documents, unique_names
 from waystation.client import Client
+from waystation.client.remote import ClientCall
 from waystation.client.sessions import ForkWish
 from waystation.client.task_json import CancelJson
 from waystation.domain.amount import Limit, read_limit
+from waystation.domain.approvals import Verified
 from waystation.domain.budget import Mode
 from waystation.domain.errors import BadInput, WaystationError
 from waystation.domain.foreign import ServerNames, plain
 from waystation.domain.memory import Excerpt, MemoryQuery
 from waystation.domain.procedures import Procedures
 from waystation.domain.signals import Action, Answer, EditInput
-from waystation.domain.task import SourceDocument, TaskRequest, TaskTerms, own_session
+from waystation.domain.task import SourceDocument, TaskRequest, TaskRow, TaskTerms, own_session
 from waystation.domain.value import Input
 from waystation.serve.access import Who
 from waystation.serve.listeners import Feed
 from waystation.serve.principals import Principal
-from waystation.task_view import Submitted
+from waystation.task_view import Submitted, TaskView
 
 MOST_DOCUMENTS = 1_000
+MOST_AT_ONCE, BOUNDS = 5_000, frozenset({"most", "count", "limit"})
+"""Tasks, sessions or events in one answer to a client."""
 LONGEST_UPLOAD_NAME = 200
 """Bytes. File systems take 255."""
 
@@ -291,6 +295,44 @@ async def answer_chosen(
 
 def _failed(error: WaystationError) -> Answer:
     return Answer(outcome="refused", reason=plain(" ".join(str(error).split())))
+
+
+async def call_for(
+    client: Client, who: Principal, called: ClientCall[Any, Any], sent: Mapping[str, JsonValue]
+) -> bytes:
+    """What a method of the client gives to who asks for it over HTTP, as JSON. It is about tasks of their tenant alone,
+    and whoever answers is who that was proved to be. Raises as the method does; BadInput, ValidationError.
+    """
+    given = called.arguments(sent)
+    for name, value in given.items():
+        match value:
+            case TaskRequest():
+                given[name] = value.model_copy(update={"tenant": who.tenant})
+            case TaskRow():
+                given[name] = await _same(client, value, who)
+            case TaskView():
+                await client.is_over(value.progress.task_id)
+            case EditInput():
+                given[name] = value.model_copy(update={"by": who.name or value.by})
+            case int() if name in BOUNDS and value > MOST_AT_ONCE:
+                raise BadInput(f"{name}: {value:,} are more than {MOST_AT_ONCE:,}, the most in one answer")
+            case _:
+                pass
+    if "by" in called.parameters:
+        claimed = given.get("by", "")
+        name = claimed.name if isinstance(claimed, Verified) else str(claimed)
+        given["by"] = who.signed(name) if called.signs else who.name or name
+    return called.written(await called.method(client, **given))
+
+
+async def _same(client: Client, row: TaskRow, who: Principal) -> TaskRow:
+    """What `prepare` gave, made anew: whoever sends a row could have changed it. Raises BadInput where its terms are
+    others by now.
+    """
+    made = await client.prepare(row.request.model_copy(update={"tenant": who.tenant}))
+    if made.terms != row.terms:
+        raise BadInput("the terms of this task are others now than were shown: hand it in again")
+    return made
 
 
 async def change(client: Client, task: str, wanted: NewEdit, who: Principal) -> Answer:

@@ -18,10 +18,11 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from waystation.client.remote import PERMITS, Permit
 from waystation.domain.amount import Limit
 from waystation.domain.approvals import Verified
 from waystation.domain.errors import BadInput
@@ -33,9 +34,6 @@ from waystation.settings import Settings
 if TYPE_CHECKING:
     from jwt import PyJWKClient
 
-Permit = Literal["read", "submit", "approve"]
-"""Each may what those before it may."""
-PERMITS: tuple[Permit, ...] = get_args(Permit)
 SECRET_BYTES, ID_BYTES = 32, 4
 KEY_PREFIX = "wsk"
 SKEW = timedelta(seconds=60)

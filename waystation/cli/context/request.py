@@ -31,7 +31,7 @@ from waystation.cli.context.arguments import (
 from waystation.cli.context.compact import print_object
 from waystation.cli.options import JsonOption, TaskArgument
 from waystation.cli.render_context import SHORT_ID
-from waystation.client import Client
+from waystation.client import client_for
 from waystation.client.context import AgentAudits, SearchedMemory
 from waystation.domain.compaction.audit import KINDS, Audit, Item
 from waystation.domain.compaction.policy import CompactionPolicy
@@ -163,7 +163,7 @@ def audit(
 
 async def _audited(task: str, agent: str | None, settings: Settings) -> tuple[Sequence[AgentAudits], str, str]:
     """What was found, where recall was tried, and a note on that."""
-    async with await Client.connect(settings) as client:
+    async with await client_for(settings) as client:
         task_id = await client.resolve(task)
         try:
             async with _memory(settings) as memory:

@@ -1,0 +1,220 @@
+"""The client over HTTP: what a token opens by it, and what nobody can ask for by saying so."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import httpx2
+import pytest
+from pydantic import JsonValue
+
+from tests.attacks.test_attacks_keys import NAME, NOON, applied, bearer, keys, settings
+from tests.ended_tasks import keep_ended_task
+from waystation import __version__
+from waystation.client import Client, client_for
+from waystation.client.remote import CALLED, CALLS, PERMITS, VERSION_HEADER, Permit, RemoteClient
+from waystation.domain.amount import Limit
+from waystation.domain.approvals import Verified
+from waystation.domain.errors import BadInput, UnknownTask, Unreachable, WaystationError
+from waystation.domain.task import SourceDocument, TaskRequest, tenant_hash
+from waystation.serve.principals import ApiKeys
+from waystation.settings import Settings
+from waystation.task_view import TaskFilter
+
+__all__ = ["keys", "settings"]
+NOTE = SourceDocument(name="note.md", text="The bar is two fathoms deep.")
+OF_A_TASK = [name for name, call in CALLS.items() if "task_id" in call.parameters and name != "events"]
+NEEDED: dict[str, JsonValue] = {
+    "agent": "research-1",
+    "words": "Go on.",
+    "name": "note.md",
+    "request_ids": ["research-1-1"],
+    "wish": {"step": "research-1", "request_id": "again"},
+    "edit": {"action": "compact", "agent": "research-1"},
+    "loaded": {"documents": []},
+    "plan": {"steps": [{"id": "a", "role": "research", "title": "A", "goal": "A", "needs": []}]},
+}
+"""What calls about a task take beside it."""
+
+
+def fields(name: str, task: str) -> dict[str, JsonValue]:
+    taken = CALLS[name].parameters
+    return {"task_id": task, **{field: value for field, value in NEEDED.items() if field in taken}}
+
+
+@asynccontextmanager
+async def asking(settings: Settings, keys: ApiKeys) -> AsyncGenerator[httpx2.AsyncClient]:
+    async with applied(settings, keys) as app:
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(
+            transport=transport, base_url=f"https://{NAME}", headers={VERSION_HEADER: __version__}
+        ) as client:
+            yield client
+
+
+@asynccontextmanager
+async def remote(settings: Settings, keys: ApiKeys, role: Permit, tenant: str) -> AsyncGenerator[RemoteClient]:
+    _, key = keys.make("Ada", tenant, role, NOON)
+    async with (
+        applied(settings, keys) as app,
+        RemoteClient(f"https://{NAME}", key, httpx2.ASGITransport(app=app)) as client,
+    ):
+        yield client
+
+
+def test_whatever_the_client_can_is_asked_for_over_http_or_says_why_not() -> None:
+    own = {name for name, one in vars(Client).items() if not name.startswith("_") and callable(one)}
+    assert own - CALLS.keys() == {"aclose", "watch", "update_documents", "schedules"}
+    assert {call.role for call in CALLS.values()} == set(PERMITS)
+
+
+@pytest.mark.parametrize("role", PERMITS)
+async def test_a_call_takes_its_role_and_none_by_another_address(
+    role: Permit, settings: Settings, keys: ApiKeys
+) -> None:
+    _, key = keys.make("Ada", settings.tenant, role, NOON)
+    async with asking(settings, keys) as client:
+        for name, call in CALLS.items():
+            found = {
+                said: (await client.post(f"{CALLED}{said}/{name}", headers=bearer(key), json={"no": 1})).status_code
+                for said in (*PERMITS, "admin", "Read", "read%2F..%2Fapprove", "read%0A")
+            }
+            for said in PERMITS:
+                may = PERMITS.index(said) <= PERMITS.index(role)
+                assert found[said] == (403 if not may else 400 if call.role == said else 404), (name, said)
+            assert {found[said] for said in found if said not in PERMITS} <= {403, 404, 422}
+        assert (await client.post(f"{CALLED}read/progress", json={})).status_code == 401
+
+
+@pytest.mark.parametrize("name", OF_A_TASK)
+async def test_of_another_tenants_task_nobody_learns_more_than_of_none(
+    name: str, settings: Settings, keys: ApiKeys
+) -> None:
+    task = await keep_ended_task(settings)
+    _, theirs = keys.make("Eve", "other", "approve", NOON)
+    async with asking(settings, keys) as client:
+        address = f"{CALLED}{CALLS[name].role}/{name}"
+        foreign, none = [
+            await client.post(address, headers=bearer(theirs), json=fields(name, one))
+            for one in (task, "task-0123456789abcdef")
+        ]
+    # A fork is begun by a server, which is away here.
+    assert {foreign.status_code, none.status_code} == {503 if name == "fork" else 404}, foreign.text
+    assert foreign.text.replace(task, "T") == none.text.replace("task-0123456789abcdef", "T")
+
+
+async def test_values_that_name_anothers_task_or_tenant_open_nothing_of_it(settings: Settings, keys: ApiKeys) -> None:
+    task = await keep_ended_task(settings)
+    async with await Client.connect(settings) as own:
+        view = await own.last_known(task)
+        asked = TaskRequest(question="How deep?", tenant=settings.tenant, request_id="one")
+        row = await own.prepare(asked)
+    async with remote(settings, keys, "approve", "other") as client:
+        for with_more in (client.with_origins, client.with_stored):
+            with pytest.raises(UnknownTask):
+                await with_more(view)
+        prepared = await client.prepare(asked)
+        assert (prepared.request.tenant, prepared.ref.tenant) == ("other", tenant_hash("other"))
+        assert prepared.ref.task_id != row.ref.task_id
+        assert await client.tasks() == ()
+
+
+async def test_terms_that_a_client_made_up_are_not_those_of_a_task(settings: Settings, keys: ApiKeys) -> None:
+    async with remote(settings, keys, "submit", settings.tenant) as client:
+        row = await client.prepare(TaskRequest(question="How deep?", request_id="one", budget=Limit(tokens=90_000)))
+        richer = row.model_copy(update={"terms": row.terms.model_copy(update={"budget": Limit(tokens=10**9)})})
+        with pytest.raises(BadInput, match="the terms of this task are others now than were shown"):
+            await client.submit(richer, [NOTE])
+        with pytest.raises(Unreachable, match="Temporal"):
+            await client.submit(row, [NOTE])
+
+
+async def test_a_proved_name_is_the_servers_to_say(
+    settings: Settings, keys: ApiKeys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await keep_ended_task(settings)
+    _, key = keys.make("Ada", settings.tenant, "approve", NOON)
+    taken = list[object]()
+
+    async def approve(client: Client, task_id: str, **given: object) -> object:
+        del client, task_id
+        taken.append(given["by"])
+        raise BadInput("seen")
+
+    monkeypatch.setattr(CALLS["approve"], "method", approve)
+    async with asking(settings, keys) as client:
+        for by in ("Grace", {"name": "Grace", "proof": "API key 7"}):
+            await client.post(f"{CALLED}approve/approve", headers=bearer(key), json={"task_id": task, "by": by})
+    assert [type(one) for one in taken] == [Verified, Verified]
+    assert {one.name for one in taken if isinstance(one, Verified)} == {"Ada"}
+
+
+@pytest.mark.parametrize(
+    ("address", "sent", "status", "said"),
+    [
+        ("read/tasks", {"most": 10**9}, 400, "1,000,000,000 are more than 5,000"),
+        ("read/audits", {"task_id": "T", "memory": {}}, 400, "takes task_id, agent, and no memory"),
+        ("submit/submit", {"start_timeout": 9}, 400, "and no start_timeout"),
+        ("read/nothing", {}, 404, "a client does not ask for read nothing"),
+        ("read/schedules", {}, 404, "a client does not ask for read schedules"),
+        ("read/tasks", {"most": "many"}, 422, "valid integer"),
+        ("read/tasks", [], 422, "body"),
+    ],
+)
+async def test_what_cannot_be_asked_for_is_refused_with_the_reason(
+    address: str, sent: JsonValue, status: int, said: str, settings: Settings, keys: ApiKeys
+) -> None:
+    _, key = keys.make("Ada", settings.tenant, "approve", NOON)
+    async with asking(settings, keys) as client:
+        answer = await client.post(f"{CALLED}{address}", headers=bearer(key), json=sent)
+        older = await client.post(f"{CALLED}{address}", headers={**bearer(key), VERSION_HEADER: "0.1.9"}, json={})
+    assert (answer.status_code, said in answer.text) == (status, True), answer.text
+    assert older.status_code == 409
+    assert f"this server is Waystation {__version__}, and 0.1.9 asks" in older.text
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "said"),
+    [
+        (httpx2.Response(502, html="<h1>Bad Gateway</h1>"), Unreachable, "(502 Bad Gateway)"),
+        (httpx2.Response(200, html="<h1>Log in</h1>"), Unreachable, "(200 OK)"),
+        (httpx2.Response(302, headers={"location": "https://evil.example/"}), Unreachable, "(302 Found)"),
+        (httpx2.Response(200, json=[1]), WaystationError, "not as this version does"),
+        (httpx2.Response(500, json={"detail": "it broke"}), WaystationError, "it broke"),
+        (httpx2.Response(401, json={"detail": "no"}), BadInput, "does not take WAYSTATION_TOKEN"),
+    ],
+)
+async def test_answers_of_anybody_in_between_are_told_from_the_servers(
+    answer: httpx2.Response, kind: type[WaystationError], said: str
+) -> None:
+    asked = list[httpx2.Request]()
+
+    def answering(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request)
+        return answer
+
+    async with RemoteClient("https://a.example", "k", httpx2.MockTransport(answering)) as client:
+        with pytest.raises(kind) as told:
+            await client.tasks(TaskFilter())
+    assert said in str(told.value)
+    assert [one.url.host for one in asked] == ["a.example"]
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("http://waystation.example.org", "the token would go in plain text; give https://waystation.example.org"),
+        ("ftp://a.example", "is no address"),
+        ("https://", "is no address"),
+        ("https://a.example:port", "is no address"),
+        ("https://me:secret@a.example", "is no address"),
+        ("a.example", "is no address"),
+        ("https://a.example", "WAYSTATION_TOKEN is missing"),
+    ],
+)
+async def test_a_token_is_sent_to_no_address_that_would_give_it_away(
+    address: str, said: str, settings: Settings
+) -> None:
+    with pytest.raises(BadInput) as told:
+        await client_for(settings.model_copy(update={"server": address}))
+    assert said in str(told.value)
+    assert "secret" not in str(told.value)

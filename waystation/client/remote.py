@@ -1,0 +1,230 @@
+"""The client of whoever has a token of `waystation serve`, and neither its Temporal server nor its store.
+
+What may be asked so is what the class lists, each with the role that it takes: one row gives a method of `Client` to
+both sides. Arguments and results go as JSON, and are checked on either side by the annotations of that method.
+"""
+
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from http import HTTPStatus
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, cast, get_args, get_type_hints
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from waystation import __version__
+from waystation.client.client import Client
+from waystation.client.schedules import Schedules
+from waystation.domain.approvals import By
+from waystation.domain.errors import BadInput, RequestConflict, UnknownTask, Unreachable, WaystationError
+from waystation.settings import Settings
+
+Permit = Literal["read", "submit", "approve"]
+"""What somebody may: each what those before it may, too."""
+PERMITS: tuple[Permit, ...] = get_args(Permit)
+CALLED = "/v1/client/"
+"""Below it is what the class lists, at ROLE/METHOD."""
+VERSION_HEADER = "waystation-version"
+"""Header: values of the client change with its version."""
+ANSWER_PATIENCE = 120.0
+"""A message to a task waits a minute for its effect."""
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+_LIKE = "like https://waystation.example.org, or the one that `waystation serve` printed"
+_PROBLEM = TypeAdapter(dict[str, JsonValue])
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_Method = Callable[Concatenate[Client, _P], Coroutine[Any, Any, _R]]
+_MethodT = TypeVar("_MethodT", bound=Callable[..., Coroutine[Any, Any, Any]])
+
+
+class ClientCall(Generic[_P, _R]):
+    """A method of `Client` that is asked for over HTTP."""
+
+    def __init__(self, method: _Method[_P, _R], role: Permit, here: tuple[str, ...] = ()) -> None:
+        """Arguments that are named `here` have a meaning on one machine alone, and are not sent."""
+        hints = get_type_hints(method, include_extras=True)
+        self.name, self.method = method.__name__, method
+        self.role: Permit = role
+        self._signature = inspect.signature(method)
+        self.parameters = {
+            name: TypeAdapter[object](hints[name]) for name in [*self._signature.parameters][1:] if name not in here
+        }
+        self.result = TypeAdapter[_R](hints["return"])
+        self.signs = hints.get("by") == By
+        """Whether it takes a name that was proved."""
+        self.__doc__ = method.__doc__
+
+    def __get__(self, client: "RemoteClient", owner: type["RemoteClient"]) -> Callable[_P, Awaitable[_R]]:
+        """See `Client`."""
+
+        async def asked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            answer = await client.ask(self.name, self.role, self._sent(args, kwargs))
+            try:
+                return self.result.validate_json(answer)
+            except ValidationError as error:
+                told = f"{client.address} answers, but not as this version does: have the same on both sides"
+                raise WaystationError(told) from error
+
+        return asked
+
+    def _sent(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, JsonValue]:
+        given = self._signature.bind(None, *args, **kwargs).arguments
+        return {
+            name: one.dump_python(given[name], mode="json") for name, one in self.parameters.items() if name in given
+        }
+
+    def written(self, result: _R) -> bytes:
+        """As it goes to whoever asked."""
+        return self.result.dump_json(result)
+
+    def arguments(self, sent: Mapping[str, JsonValue]) -> dict[str, object]:
+        """As the method takes them. Raises ValidationError; BadInput for one that it does not have."""
+        if unknown := sorted(sent.keys() - self.parameters.keys()):
+            raise BadInput(f"{self.name} takes {', '.join(self.parameters)}, and no {', '.join(unknown)}")
+        return {name: self.parameters[name].validate_json(json.dumps(value)) for name, value in sent.items()}
+
+
+def over_http(method: _MethodT, role: Permit, here: tuple[str, ...] = ()) -> _MethodT:
+    """The method as it is asked for over HTTP."""
+    return cast("_MethodT", ClientCall(method, role, here))
+
+
+class RemoteClient(Client):
+    """One tenant's tasks, by the `waystation serve` that has them. Every method raises Unreachable where it does not
+    answer, and BadInput where the token opens nothing, or not this.
+    """
+
+    watch_seconds = 2.0
+
+    def __init__(self, address: str, token: str, transport: httpx2.AsyncBaseTransport | None = None) -> None:
+        """Raises BadInput for an address to which no token may be sent."""
+        self.address, given = _address(address)
+        if not (token or given):
+            raise BadInput(f"WAYSTATION_TOKEN is missing: what opens {self.address}, an API key for example")
+        self._http = httpx2.AsyncClient(
+            base_url=self.address,
+            headers={"authorization": f"Bearer {token or given}", VERSION_HEADER: __version__},
+            timeout=ANSWER_PATIENCE,
+            transport=transport,
+        )
+
+    @classmethod
+    async def connect(cls, settings: Settings) -> Self:
+        """By the settings. Nothing is asked yet. Raises BadInput."""
+        return cls(settings.server or "", "" if settings.token is None else settings.token.get_secret_value())
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        await self._http.aclose()
+
+    async def ask(self, name: str, role: Permit, given: Mapping[str, JsonValue]) -> bytes:
+        """What the server answers, as JSON."""
+        try:
+            answer = await self._http.post(f"{CALLED}{role}/{name}", json=given)
+        except httpx2.HTTPError as error:
+            raise Unreachable(
+                f"{self.address} does not answer ({type(error).__name__}): see that `waystation serve` runs there, "
+                "and that WAYSTATION_SERVER names it"
+            ) from error
+        if answer.status_code != HTTPStatus.OK or not _is_json(answer):
+            raise _failure(self.address, answer)
+        return answer.content
+
+    async def schedules(self) -> Schedules:
+        """Refused: schedules name files of the workers' machine. Raises BadInput."""
+        raise BadInput(
+            "schedules name files of the machine that the workers run on: `waystation schedule` is used there, without "
+            "WAYSTATION_SERVER"
+        )
+
+    unattended_queues = over_http(Client.unattended_queues, "read")
+    resolve = over_http(Client.resolve, "read")
+    progress = over_http(Client.progress, "read")
+    last_known = over_http(Client.last_known, "read")
+    tasks = over_http(Client.tasks, "read")
+    events = over_http(Client.events, "read")
+    newest_event = over_http(Client.newest_event, "read")
+    is_over = over_http(Client.is_over, "read")
+    report = over_http(Client.report, "read")
+    reported = over_http(Client.reported, "read")
+    report_text = over_http(Client.report_text, "read")
+    draft = over_http(Client.draft, "read")
+    with_origins = over_http(Client.with_origins, "read")
+    with_stored = over_http(Client.with_stored, "read")
+    bill = over_http(Client.bill, "read")
+    spending = over_http(Client.spending, "read")
+    sessions = over_http(Client.sessions, "read")
+    transcript = over_http(Client.transcript, "read")
+    audits = over_http(Client.audits, "read", here=("memory",))
+    contexts = over_http(Client.contexts, "read")
+    approvals = over_http(Client.approvals, "read")
+    plan = over_http(Client.plan, "read")
+    planned = over_http(Client.planned, "read")
+    documents = over_http(Client.documents, "read")
+    document_text = over_http(Client.document_text, "read")
+    documents_of_session = over_http(Client.documents_of_session, "submit")
+    prepare = over_http(Client.prepare, "submit")
+    submit = over_http(Client.submit, "submit", here=("start_timeout",))
+    fork = over_http(Client.fork, "submit")
+    cancel = over_http(Client.cancel, "submit")
+    tell = over_http(Client.tell, "submit")
+    edit = over_http(Client.edit, "submit")
+    give_documents = over_http(Client.give_documents, "submit")
+    set_session_limit = over_http(Client.set_session_limit, "approve")
+    review_plan = over_http(Client.review_plan, "approve")
+    approve = over_http(Client.approve, "approve")
+    deny = over_http(Client.deny, "approve")
+    approve_together = over_http(Client.approve_together, "approve")
+    deny_together = over_http(Client.deny_together, "approve")
+
+
+CALLS: Mapping[str, ClientCall[Any, Any]] = {
+    name: cast("ClientCall[Any, Any]", one) for name, one in vars(RemoteClient).items() if isinstance(one, ClientCall)
+}
+"""By the method's name."""
+
+
+def _address(written: str) -> tuple[str, str]:
+    """The server's, and the token that an address has which `waystation serve` printed. Raises BadInput."""
+    try:
+        parts = urlsplit(written.strip())
+        port = parts.port
+    except ValueError:
+        raise BadInput(f"WAYSTATION_SERVER is no address: give one {_LIKE}") from None
+    host = parts.hostname or ""
+    if parts.scheme not in {"http", "https"} or not host or parts.username is not None:
+        raise BadInput(f"WAYSTATION_SERVER is no address: give one {_LIKE}")
+    if parts.scheme == "http" and host not in _LOOPBACK:
+        raise BadInput(f"WAYSTATION_SERVER is http: to {host} the token would go in plain text; give https://{host}")
+    name = f"[{host}]" if ":" in host else host
+    token = parse_qs(parts.query).get("token", [""])[0]
+    return f"{parts.scheme}://{name}{'' if port is None else f':{port}'}", token
+
+
+def _is_json(answer: httpx2.Response) -> bool:
+    return answer.headers.get("content-type", "").partition(";")[0] == "application/json"
+
+
+def _failure(address: str, answer: httpx2.Response) -> WaystationError:
+    """What was refused, or went wrong there; an answer of anybody in between is none of these."""
+    try:
+        problem = _PROBLEM.validate_json(answer.content)
+    except ValidationError:
+        status = f"{answer.status_code} {answer.reason_phrase}".strip()
+        return Unreachable(f"{address} answers, but not as `waystation serve` does ({status}): see what stands there")
+    detail = problem.get("detail", "")
+    match answer.status_code:
+        case HTTPStatus.UNAUTHORIZED:
+            return BadInput(f"{address} does not take WAYSTATION_TOKEN: it is mistyped, of another run, or revoked")
+        case HTTPStatus.NOT_FOUND:
+            return UnknownTask(detail)
+        case HTTPStatus.CONFLICT:
+            return RequestConflict(detail)
+        case HTTPStatus.SERVICE_UNAVAILABLE | HTTPStatus.TOO_MANY_REQUESTS:
+            return Unreachable(f"{address}: {detail}")
+        case status if status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            return BadInput(detail)
+        case _:
+            return WaystationError(f"{address}: {detail}")
