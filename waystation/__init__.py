@@ -1,4 +1,27 @@
-"""Waystation: long-running research, analysis and writing agents on Temporal."""
+"""Waystation: long-running research, analysis and writing agents on Temporal.
+
+From Python: `from waystation import Waystation`, or `AsyncWaystation`; docs/python.md.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from waystation.client.notebook import AsyncWaystation as AsyncWaystation
+    from waystation.client.notebook import Waystation as Waystation
+    from waystation.domain import errors as errors
 
 __version__ = "0.2.0"
 """The only place that names the version: the distributions are built with it."""
+
+
+def __getattr__(name: str) -> Any:
+    """The clients, once they are asked for: commands and workflows do not load them."""
+    if name in {"AsyncWaystation", "Waystation"}:
+        from waystation.client import notebook  # noqa: PLC0415
+
+        return getattr(notebook, name)
+    if name == "errors":
+        from waystation.domain import errors  # noqa: PLC0415
+
+        return errors
+    raise AttributeError(f"module 'waystation' has no attribute {name!r}")

@@ -224,8 +224,8 @@ def reader(tmp_path: Path, shell: Shell) -> Reader:
 
 
 @contextmanager
-def offline_platform(home: Path) -> Generator[Shell]:
-    shell = Shell(home, {"WAYSTATION_OFFLINE": "true"})
+def offline_platform(home: Path, **more: str) -> Generator[Shell]:
+    shell = Shell(home, {"WAYSTATION_OFFLINE": "true", **more})
     assert shell.run("up").returncode == 0
     try:
         yield shell
@@ -268,11 +268,11 @@ def test_the_example_program_submits_approves_and_prints_the_report(tmp_path: Pa
         program = [sys.executable, str(ROOT / "examples" / "submit_and_approve.py"), *arguments]
         return subprocess.run(program, cwd=ROOT, env=shell.environment, capture_output=True, text=True, check=False)
 
-    with offline_platform(tmp_path / "home") as shell:
+    with offline_platform(tmp_path / "home", WAYSTATION_PAGES="true") as shell:
         bare = example()
         assert (bare.returncode, bare.stdout) == (2, "")
         assert "usage:" in bare.stderr
-        done = example(QUESTION, str(write_survey(tmp_path / "survey")), "--tokens", "6000")
+        done = example(QUESTION, str(write_survey(tmp_path / "survey")), "--budget", TIGHT)
     assert done.returncode == 0, done.stderr
     assert "approved by the example" in done.stdout
     assert "## How this report came about" in done.stdout

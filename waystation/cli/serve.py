@@ -95,7 +95,7 @@ async def pages_beside(settings: Settings) -> AsyncGenerator[str]:
         child = await asyncio.create_subprocess_exec(
             *ending_with_us(python("waystation.cli.main", "serve", "--listen", _free_address())),
             # It reads settings and keys from it, as workers do.
-            env={**os.environ, "PYTHONPATH": "", **search_path()},
+            env={**os.environ, "PYTHONPATH": "", **search_path(), "WAYSTATION_SERVER": ""},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,

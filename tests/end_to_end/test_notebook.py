@@ -1,0 +1,144 @@
+"""From Python, as scripts and notebooks do it: the same names, waiting or awaiting; rows, frames and what is shown."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable, Generator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.shell import ROOT, Shell, end
+from tests.end_to_end.survey import QUESTION, TIGHT, write_survey
+from tests.end_to_end.test_browser import Worker, served
+from tests.end_to_end.test_documented_commands import FENCE
+from waystation import AsyncWaystation, Waystation
+from waystation.adapters.temporal.connect import Target
+from waystation.client.values import html_of
+from waystation.domain.amount import Amount
+from waystation.domain.errors import BadInput, UnknownTask, Unreachable
+from waystation.domain.progress import KnownSession
+from waystation.settings import Settings
+
+PAGE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+PROGRAM = "\n".join(block for kind, block in FENCE.findall(PAGE) if kind == "python")
+"""What the page on it shows, as one program."""
+
+
+@pytest.fixture
+def address(tmp_path: Path, temporal_server: Target) -> Generator[str]:
+    settings = {"WAYSTATION_OFFLINE": "true", "TEMPORAL_ADDRESS": temporal_server.address}
+    shell = Shell(tmp_path / "home", {**settings, "WAYSTATION_TENANT": "notebook"})
+    worker = Worker(shell, tmp_path / "worker.log")
+    try:
+        with served(shell) as printed:
+            yield printed
+    finally:
+        end(worker.process)
+
+
+def shown(value: object) -> str:
+    """As a notebook asks for it."""
+    as_html: Callable[[], str] = getattr(value, "_repr_html_")  # noqa: B009  a name that notebooks know
+    return as_html()
+
+
+async def by_awaiting(address: str, docs: Path) -> list[str]:
+    async with AsyncWaystation(address) as ws:
+        task = await ws.submit(QUESTION, [docs], session="awaited", budget=TIGHT)
+        while not (task := await ws.wait(task)).over:
+            for asked in await ws.approvals(task):
+                await ws.approve(asked, "60k", by="Ada")
+        report = await ws.report(task)
+        return [task.phase, report.markdown.splitlines()[0], *[one.session for one in await ws.sessions()]]
+
+
+@pytest.mark.timeout(600)
+def test_a_task_from_a_script_and_from_a_notebook_whose_own_loop_runs(address: str, tmp_path: Path) -> None:
+    docs = write_survey(tmp_path / "survey")
+
+    async def in_a_notebook() -> None:
+        with Waystation(address) as ws:
+            task = ws.submit(QUESTION, [docs], session="waited", budget=TIGHT, accept=["It names a harbour."])
+            paused = ws.wait(task)
+            assert (paused.phase, paused.waiting > 0) == ("paused", True)
+            assert paused.title in repr(paused)
+            assert ws.tell(task, "Give depths in metres.") == "done"
+            while not (task := ws.wait(task)).over:
+                for asked in ws.approvals(task):
+                    ws.approve(asked, "60k", by="Ada", note="go on")
+            report, bill, log = ws.report(task), ws.bill(task), ws.transcript(task, "writing")
+            assert (task.phase, report.phase) == ("done", "done")
+            assert str(report).startswith("> **No LLM wrote this.**")
+            assert "<strong>No LLM wrote this.</strong>" in shown(report)
+            frame = bill.to_frame()
+            assert list(frame["agent"]) == [line.agent for line in bill]
+            assert frame["usage.output"].sum() == sum(line.usage.output for line in bill)
+            assert log[0].role == "user"
+            assert len(log[:2]) == 2
+            assert [one.task_id for one in ws.tasks(session="waited")] == [task.task_id]
+            assert {one.task_id for one in ws.spending(session="waited")} == {task.task_id}
+            again = ws.wait(ws.fork(task, "writing", budget="200k"), through_pauses=True)
+            assert again.over
+            assert ws.cancel(again).phase == again.phase
+            with pytest.raises(UnknownTask):
+                ws.task("task-0123456789abcdef")
+            with pytest.raises(BadInput, match="there is no phase 'gone'"):
+                ws.tasks(phases=["gone"])
+            with pytest.raises(BadInput, match="is no amount"):
+                ws.approve(task, "much")
+            with pytest.raises(BadInput, match="give the documents"):
+                ws.submit(QUESTION)
+        with pytest.raises(BadInput, match="it is closed"):
+            ws.tasks()
+
+    asyncio.run(in_a_notebook())
+    phase, head, *sessions = asyncio.run(by_awaiting(address, docs))
+    assert (phase, head[:6]) == ("done", "> **No")
+    assert set(sessions) == {"waited", "awaited"}
+
+
+@pytest.mark.timeout(600)
+def test_what_the_page_shows_finds_what_up_started_and_ends_cleanly_without_a_with(tmp_path: Path) -> None:
+    shell = Shell(
+        tmp_path / "home", {"WAYSTATION_OFFLINE": "true", "WAYSTATION_PAGES": "true", "PYTHONPATH": str(ROOT)}
+    )
+    write_survey(tmp_path / "survey")
+
+    def run() -> subprocess.CompletedProcess[str]:
+        given = [sys.executable, "-c", PROGRAM]
+        return subprocess.run(given, cwd=tmp_path, env=shell.environment, capture_output=True, text=True, check=False)
+
+    assert shell.run("up").returncode == 0
+    try:
+        done = run()
+    finally:
+        shell.run("down")
+    said = done.stdout.splitlines()
+    assert done.returncode == 0, done.stderr
+    assert any(line.endswith(" approved: go on") for line in said)
+    assert any(line.startswith("task-") and " done: " in line for line in said)
+    assert said[-1] == "['done']"
+    gone = run()
+    assert gone.returncode == 1
+    assert "nothing serves tasks on this machine: `waystation up`" in gone.stderr
+
+
+def test_what_a_notebook_shows_is_text_whoever_wrote_it() -> None:
+    hostile = "<img src=x onerror=alert(1)>\x1b[2J"
+    last = datetime(2026, 11, 26, tzinfo=UTC)
+    named = KnownSession(session=hostile, id="i", tasks=1, last_at=last, spent=Amount(), unpriced_calls=0)
+    html = html_of([named])
+    assert "<img" not in html
+    assert "\x1b" not in html
+    assert "&lt;img src=x" in html
+    assert html_of([]) == "<table><thead><tr></tr></thead><tbody></tbody></table>"
+
+
+def test_where_nothing_runs_the_next_step_is_named(tmp_path: Path) -> None:
+    ws = Waystation(settings=Settings(home=tmp_path))
+    with pytest.raises(Unreachable, match="`waystation up`, or name a server and its token"):
+        ws.tasks()
+    ws.close()
+    ws.close()

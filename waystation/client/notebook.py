@@ -1,0 +1,343 @@
+"""Waystation for scripts and notebooks: hand work over, wait, answer, read; with a `with` or without one.
+
+`AsyncWaystation` does it, `Waystation` has the same names and waits for each. Both speak to a `waystation serve`: the
+one that is named, or the one that `waystation up` started on this machine. What they give are plain values that print
+well: amounts are written as in commands (`200k`, `$2.00`), tasks are named by their ids or the beginnings of them.
+"""
+
+import asyncio
+import secrets
+import threading
+import weakref
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import date
+from functools import partial, wraps
+from getpass import getuser
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
+
+from waystation.adapters.clock import utc_now
+from waystation.adapters.documents.sources import Loaded, load_documents
+from waystation.adapters.temporal.connect import read_run_file
+from waystation.client.client import Client
+from waystation.client.remote import RemoteClient
+from waystation.client.sessions import ForkWish
+from waystation.client.values import KnownRequest, KnownTask, Report, ValueRows
+from waystation.domain.amount import Limit, read_limit
+from waystation.domain.budget import Mode
+from waystation.domain.errors import BadInput, Unreachable
+from waystation.domain.progress import BillLine, Days, KnownSession, SpentLine
+from waystation.domain.signals import Answer
+from waystation.domain.task import TaskPhase, TaskRequest, own_session
+from waystation.domain.transcript import Message
+from waystation.settings import Settings
+from waystation.task_view import TaskFilter
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class AsyncWaystation:
+    """One tenant's tasks. Every method raises what commands say: BadInput, UnknownTask, Unreachable."""
+
+    def __init__(
+        self, server: str | None = None, token: str | None = None, *, settings: Settings | None = None
+    ) -> None:
+        """Without a server: that of WAYSTATION_SERVER, or what `waystation up` started on this machine."""
+        self._settings = settings or Settings()
+        self._server, self._token = server, token
+        self._client: Client | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close its connections."""
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+    def _there(self) -> Client:
+        if self._client is None:
+            known = self._settings.token
+            token = self._token or ("" if known is None else known.get_secret_value())
+            self._client = RemoteClient(self._server or self._settings.server or self._here(), token)
+        return self._client
+
+    def _here(self) -> str:
+        run = read_run_file(self._settings.run_file)
+        if run is None or not run.pages:
+            raise Unreachable("nothing serves tasks on this machine: `waystation up`, or name a server and its token")
+        return run.pages
+
+    async def submit(
+        self,
+        question: str,
+        docs: Sequence[Path | str] = (),
+        *,
+        budget: str | None = None,
+        session: str | None = None,
+        mode: Mode | None = None,
+        accept: Sequence[str] = (),
+        instructions: str = "",
+        servers: Sequence[str] | None = None,
+        review_plan: bool | None = None,
+        request_id: str | None = None,
+    ) -> KnownTask:
+        """Hand a question in with files and folders, or with the documents of a session. The same `request_id` finds
+        the same task again.
+        """
+        identity = request_id or secrets.token_hex(8)
+        loaded = await asyncio.to_thread(_read, docs) if docs else None
+        request = TaskRequest(
+            question=question,
+            instructions=instructions,
+            accept=tuple(accept),
+            tenant=self._settings.tenant,
+            session=own_session(identity) if session is None else session,
+            request_id=identity,
+            budget=None if budget is None else _limit(budget),
+            mode=mode,
+            servers=None if servers is None else tuple(servers),
+            review_plan=review_plan,
+            left_out=() if loaded is None else loaded.left_out,
+        )
+        client = self._there()
+        documents = loaded.documents if loaded is not None else await client.documents_of_session(request.session)
+        if not documents:
+            raise BadInput(
+                "give the documents to work on: docs=[…], or the session of an earlier task, to go on with its"
+            )
+        return await self.task((await client.submit(request, documents)).task_id)
+
+    async def task(self, task: KnownTask | str) -> KnownTask:
+        """A task as it is now."""
+        return KnownTask.of(await self._there().progress(await self._id(task)))
+
+    async def tasks(
+        self, *, session: str | None = None, phases: Sequence[TaskPhase | str] = (), text: str = "", most: int = 50
+    ) -> ValueRows[KnownTask]:
+        """The newest tasks; or all of a session, in these phases, with a text in their titles."""
+        wanted = TaskFilter(session=session, phases=frozenset(map(_phase, phases)), text=text)
+        return ValueRows([KnownTask.of(one) for one in await self._there().tasks(wanted, most)])
+
+    async def wait(
+        self, task: KnownTask | str, *, seconds: float | None = None, through_pauses: bool = False
+    ) -> KnownTask:
+        """A task once it is over; or once it pauses for an answer, unless `through_pauses`; or after so many seconds as
+        it is then.
+        """
+        client, task_id, seen = self._there(), await self._id(task), None
+        try:
+            async with asyncio.timeout(seconds):
+                async for view in client.watch(task_id):
+                    seen = KnownTask.of(view)
+                    if seen.over or (seen.phase is TaskPhase.PAUSED and not through_pauses):
+                        return seen
+        except TimeoutError:
+            pass
+        return seen or await self.task(task_id)
+
+    async def report(self, task: KnownTask | str, version: int | None = None) -> Report:
+        """What it delivered last, or a version of it."""
+        client, task_id = self._there(), await self._id(task)
+        markdown = await client.report(task_id, version)
+        return Report(task_id=task_id, phase=(await client.reported(task_id)).phase, markdown=markdown)
+
+    async def bill(self, task: KnownTask | str) -> ValueRows[BillLine]:
+        """What it has cost so far, by agent, model and kind."""
+        return ValueRows((await self._there().bill(await self._id(task))).lines)
+
+    async def transcript(self, task: KnownTask | str, agent: str) -> ValueRows[Message]:
+        """What an agent said and was told."""
+        return ValueRows((await self._there().transcript(await self._id(task), agent)).messages)
+
+    async def approvals(self, task: KnownTask | str | None = None) -> ValueRows[KnownRequest]:
+        """What waits for an answer, the most urgent first; of all tasks or of one."""
+        client, meant = self._there(), None if task is None else await self._id(task)
+        return ValueRows([KnownRequest.of(one) for one in await client.approvals() if meant in {None, one.task_id}])
+
+    async def approve(
+        self, asked: KnownRequest | KnownTask | str, add: str | None = None, *, by: str | None = None, note: str = ""
+    ) -> str:
+        """Grant a request, or the one that a task has; without an amount what was asked for. What became of it."""
+        task_id, request_id = await self._asked(asked)
+        amount = None if add is None else _limit(add).amount
+        client = self._there()
+        answer = await client.approve(task_id, request_id=request_id, amount=amount, by=by or getuser(), note=note)
+        return await self._became(task_id, request_id, answer)
+
+    async def deny(
+        self,
+        asked: KnownRequest | KnownTask | str,
+        *,
+        finish: Literal["partial", "cancel"] = "partial",
+        by: str | None = None,
+        note: str = "",
+    ) -> str:
+        """Refuse a request, or the one that a task has. What became of it."""
+        task_id, request_id = await self._asked(asked)
+        client = self._there()
+        answer = await client.deny(task_id, request_id=request_id, finish=finish, by=by or getuser(), note=note)
+        return await self._became(task_id, request_id, answer)
+
+    async def tell(self, task: KnownTask | str, words: str, *, by: str | None = None) -> str:
+        """Tell the agents of a task something, each at its next turn."""
+        return _told(await self._there().tell(await self._id(task), words, by or getuser()))
+
+    async def cancel(self, task: KnownTask | str) -> KnownTask:
+        """Ask a task to stop; one that is over stays as it is."""
+        task_id = await self._id(task)
+        await self._there().cancel(task_id)
+        return await self.task(task_id)
+
+    async def fork(self, task: KnownTask | str, step: str, *, budget: str | None = None) -> KnownTask:
+        """A new task with what one has finished that is over; this step begins anew, with all that builds on it."""
+        limit = None if budget is None else _limit(budget)
+        wish = ForkWish(step=step, request_id=secrets.token_hex(8), budget=limit)
+        return await self.task((await self._there().fork(await self._id(task), wish)).task_id)
+
+    async def sessions(self) -> ValueRows[KnownSession]:
+        """Sessions with what their tasks have spent together, those with the newest tasks first."""
+        return ValueRows(await self._there().sessions())
+
+    async def spending(
+        self, since: date | None = None, until: date | None = None, *, session: str | None = None
+    ) -> ValueRows[SpentLine]:
+        """What tasks have spent by day, task, role and model: of the last thirty days, or of these (UTC)."""
+        days = Days.of(since, until, utc_now().date())
+        return ValueRows((await self._there().spending(days, session)).lines)
+
+    async def _id(self, task: KnownTask | str) -> str:
+        return task.task_id if isinstance(task, KnownTask) else await self._there().resolve(task)
+
+    async def _became(self, task_id: str, request_id: str | None, answer: Answer) -> str:
+        """A request that has become needless meanwhile fails nobody. Raises BadInput where another one was refused."""
+        if answer.outcome == "refused" and request_id is not None:
+            asked = (await self._there().progress(task_id)).progress.approvals
+            if any(one.request_id == request_id and one.decision == "withdrawn" for one in asked):
+                return "withdrawn: money came free, and nobody has to answer any more"
+        return _told(answer)
+
+    async def _asked(self, asked: KnownRequest | KnownTask | str) -> tuple[str, str | None]:
+        if isinstance(asked, KnownRequest):
+            return asked.task_id, asked.request_id
+        return await self._id(asked), None
+
+
+def _read(docs: Sequence[Path | str]) -> Loaded:
+    return load_documents([Path(one).expanduser() for one in docs])
+
+
+def _limit(written: str) -> Limit:
+    """As commands take it. Raises BadInput."""
+    try:
+        return read_limit(written)
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+
+
+def _phase(given: TaskPhase | str) -> TaskPhase:
+    """Raises BadInput."""
+    try:
+        return TaskPhase(given)
+    except ValueError:
+        raise BadInput(f"there is no phase {given!r}: it is one of {', '.join(TaskPhase)}") from None
+
+
+def _told(answer: Answer) -> str:
+    """What became of an answer. Raises BadInput where it was refused."""
+    if answer.outcome == "refused":
+        raise BadInput(answer.reason)
+    return f"{answer.outcome}: {answer.reason}" if answer.reason else answer.outcome
+
+
+class _Loop:
+    """An event loop in a thread of its own, so that whoever waits may have one, too, as notebooks do."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._turn, name="waystation", daemon=True)
+        self._thread.start()
+
+    def _turn(self) -> None:
+        self._loop.run_forever()
+        self._loop.close()
+
+    def run(self, work: Coroutine[Any, Any, _R]) -> _R:
+        """Wait for it; an interrupt ends it."""
+        going = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return going.result()
+        except KeyboardInterrupt:
+            going.cancel()
+            raise
+
+    def end(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do this yet, and end."""
+        self.run(last())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+
+def _waiting(
+    method: Callable[Concatenate[AsyncWaystation, _P], Coroutine[Any, Any, _R]],
+) -> Callable[Concatenate["Waystation", _P], _R]:
+    """The same method of `Waystation`."""
+
+    @wraps(method)
+    def waiting(self: "Waystation", *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return self.until_done(partial(method, self.asynchronous, *args, **kwargs))
+
+    return waiting
+
+
+class Waystation:
+    """The same, for whoever waits for each answer: scripts, notebooks, a prompt."""
+
+    def __init__(
+        self, server: str | None = None, token: str | None = None, *, settings: Settings | None = None
+    ) -> None:
+        """As `AsyncWaystation`."""
+        self.asynchronous, self._loop = AsyncWaystation(server, token, settings=settings), _Loop()
+        self._end = weakref.finalize(self, self._loop.end, self.asynchronous.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close its connections. Nothing can be asked afterwards."""
+        self._end()
+
+    def until_done(self, begin: Callable[[], Coroutine[Any, Any, _R]]) -> _R:
+        """What comes of it, once it has. Raises BadInput where this is closed."""
+        if not self._end.alive:
+            raise BadInput("it is closed: make another Waystation()")
+        return self._loop.run(begin())
+
+    submit = _waiting(AsyncWaystation.submit)
+    task = _waiting(AsyncWaystation.task)
+    tasks = _waiting(AsyncWaystation.tasks)
+    wait = _waiting(AsyncWaystation.wait)
+    report = _waiting(AsyncWaystation.report)
+    bill = _waiting(AsyncWaystation.bill)
+    transcript = _waiting(AsyncWaystation.transcript)
+    approvals = _waiting(AsyncWaystation.approvals)
+    approve = _waiting(AsyncWaystation.approve)
+    deny = _waiting(AsyncWaystation.deny)
+    tell = _waiting(AsyncWaystation.tell)
+    cancel = _waiting(AsyncWaystation.cancel)
+    fork = _waiting(AsyncWaystation.fork)
+    sessions = _waiting(AsyncWaystation.sessions)
+    spending = _waiting(AsyncWaystation.spending)

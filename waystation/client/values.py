@@ -1,0 +1,160 @@
+"""What scripts and notebooks are given: tasks, requests, reports, and rows of values, each of which prints well."""
+
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime, timedelta
+from html import escape
+from importlib import import_module
+from typing import Any, Generic, TypeVar, overload
+
+from waystation.client.task_json import TaskJson, task_json
+from waystation.domain.amount import amount_text, limit_text
+from waystation.domain.errors import BadInput
+from waystation.domain.foreign import plain
+from waystation.domain.task import TaskPhase
+from waystation.domain.value import Value
+from waystation.markdown import as_html
+from waystation.task_view import PendingApproval, TaskView
+
+_RowT = TypeVar("_RowT", bound=Value)
+MOST_COLUMNS, MOST_CELL = 9, 120
+"""Of a table in a notebook; characters of a cell."""
+
+
+class ValueRows(Sequence[_RowT], Generic[_RowT]):
+    """ValueRows that print as a table, and become a data frame."""
+
+    def __init__(self, rows: Sequence[_RowT]) -> None:
+        self._rows = tuple(rows)
+
+    @overload
+    def __getitem__(self, at: int) -> _RowT: ...
+    @overload
+    def __getitem__(self, at: slice) -> "ValueRows[_RowT]": ...
+    def __getitem__(self, at: int | slice) -> "_RowT | ValueRows[_RowT]":
+        """A row, or some of them."""
+        return ValueRows(self._rows[at]) if isinstance(at, slice) else self._rows[at]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[_RowT]:
+        return iter(self._rows)
+
+    def __repr__(self) -> str:
+        return "\n".join(map(repr, self._rows)) or "(none)"
+
+    def to_frame(self) -> Any:
+        """A pandas `DataFrame`: what a row has inside stands in columns with dots. Raises BadInput without pandas."""
+        try:
+            pandas = import_module("pandas")
+        except ModuleNotFoundError:
+            raise BadInput("a data frame takes pandas: pip install pandas") from None
+        return pandas.json_normalize([row.model_dump() for row in self._rows])
+
+    def _repr_html_(self) -> str:
+        return html_of(self._rows)
+
+
+def html_of(rows: Sequence[Value]) -> str:
+    """A table as notebooks show it. What stands in it is text, whoever wrote it."""
+    names = [] if not rows else [name for name in type(rows[0]).model_fields if _is_shown(rows, name)][:MOST_COLUMNS]
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    body = "".join(f"<tr>{''.join(_cell(getattr(row, name)) for name in names)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _is_shown(rows: Sequence[Value], name: str) -> bool:
+    return any(isinstance(getattr(row, name), str | int | float | date | timedelta) for row in rows)
+
+
+def _cell(value: object) -> str:
+    words = plain("" if value is None else str(value))
+    return f"<td>{escape(words if len(words) <= MOST_CELL else f'{words[:MOST_CELL]}…')}</td>"
+
+
+class KnownTask(Value):
+    """A task as it was when it was asked for."""
+
+    task_id: str
+    phase: TaskPhase
+    title: str
+    """The redacted question, shortened."""
+    session: str
+    submitted_at: datetime | None
+    ended_at: datetime | None
+    spent: str
+    budget: str
+    waiting: int
+    """Requests that nobody has answered."""
+    details: TaskJson
+    """All that `waystation show --json` prints."""
+
+    @classmethod
+    def of(cls, view: TaskView) -> "KnownTask":
+        """What is known of it."""
+        progress = view.progress
+        return cls(
+            task_id=progress.task_id,
+            phase=progress.phase,
+            title=progress.title,
+            session=view.session,
+            submitted_at=view.submitted_at,
+            ended_at=view.ended_at,
+            spent=amount_text(progress.budget.spent),
+            budget=limit_text(progress.budget.limit),
+            waiting=0 if progress.phase.over else sum(one.decision == "pending" for one in progress.approvals),
+            details=task_json(view, None),
+        )
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing will come any more."""
+        return self.phase.over
+
+    def __repr__(self) -> str:
+        return f"{self.task_id} {self.phase}: {self.spent} of {self.budget}; {self.title}"
+
+    def _repr_html_(self) -> str:
+        return html_of([self])
+
+
+class KnownRequest(Value):
+    """Something that waits for an answer: money, a call of a tool, or a plan."""
+
+    task_id: str
+    request_id: str
+    agent: str
+    asks_for: str
+    answer_by: datetime | None
+    title: str
+
+    @classmethod
+    def of(cls, one: PendingApproval) -> "KnownRequest":
+        """What is asked."""
+        asked = one.approval
+        wants = amount_text(asked.asked) if not asked.asked.nothing else "agreement to its plan"
+        return cls(
+            task_id=one.task_id,
+            request_id=asked.request_id,
+            agent=asked.agent,
+            asks_for=wants if asked.action is None else f"{asked.action.tool}: {asked.action.text}",
+            answer_by=asked.answer_by,
+            title=one.title,
+        )
+
+    def __repr__(self) -> str:
+        return f"{self.request_id} of {self.task_id} asks for {self.asks_for}"
+
+
+class Report(Value):
+    """A report as Markdown."""
+
+    task_id: str
+    phase: TaskPhase
+    markdown: str
+
+    def __str__(self) -> str:
+        return self.markdown
+
+    def _repr_html_(self) -> str:
+        return as_html(self.markdown)
