@@ -218,6 +218,7 @@ NOT_IN_A_FILE = {
     "key": "it is a secret",
     "previous_keys": "it holds secrets",
     "codec_token": "it is a secret",
+    "token": "it is a secret",
     "embedder_key": "it is a secret",
     "voyage_api_key": "it is a secret",
     "webhook": "it holds a secret",

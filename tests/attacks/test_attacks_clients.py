@@ -15,7 +15,7 @@ from waystation.client.remote import CALLED, CALLS, PERMITS, VERSION_HEADER, Per
 from waystation.domain.amount import Limit
 from waystation.domain.approvals import Verified
 from waystation.domain.errors import BadInput, UnknownTask, Unreachable, WaystationError
-from waystation.domain.task import SourceDocument, TaskRequest, tenant_hash
+from waystation.domain.task import ForkedFrom, SourceDocument, TaskRequest, tenant_hash
 from waystation.serve.principals import ApiKeys
 from waystation.settings import Settings
 from waystation.task_view import TaskFilter
@@ -63,7 +63,7 @@ async def remote(settings: Settings, keys: ApiKeys, role: Permit, tenant: str) -
 
 def test_whatever_the_client_can_is_asked_for_over_http_or_says_why_not() -> None:
     own = {name for name, one in vars(Client).items() if not name.startswith("_") and callable(one)}
-    assert own - CALLS.keys() == {"aclose", "watch", "update_documents", "schedules"}
+    assert own - CALLS.keys() == {"aclose", "watch", "update_documents", "schedules", "draft"}
     assert {call.role for call in CALLS.values()} == set(PERMITS)
 
 
@@ -116,6 +116,15 @@ async def test_values_that_name_anothers_task_or_tenant_open_nothing_of_it(setti
         assert (prepared.request.tenant, prepared.ref.tenant) == ("other", tenant_hash("other"))
         assert prepared.ref.task_id != row.ref.task_id
         assert await client.tasks() == ()
+
+
+async def test_a_request_builds_on_no_task_of_anybody(settings: Settings, keys: ApiKeys) -> None:
+    task = await keep_ended_task(settings)
+    asked = TaskRequest(question="How deep?", request_id="one")
+    async with remote(settings, keys, "submit", settings.tenant) as client:
+        for more in ({"since": task}, {"forked_from": ForkedFrom(task_id=task, step="writing")}):
+            with pytest.raises(BadInput, match="what a task builds on is not said in a request"):
+                await client.prepare(asked.model_copy(update=more))
 
 
 async def test_terms_that_a_client_made_up_are_not_those_of_a_task(settings: Settings, keys: ApiKeys) -> None:

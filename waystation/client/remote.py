@@ -20,6 +20,7 @@ from waystation.client.schedules import Schedules
 from waystation.domain.approvals import By
 from waystation.domain.errors import BadInput, RequestConflict, UnknownTask, Unreachable, WaystationError
 from waystation.settings import Settings
+from waystation.task_view import Draft
 
 Permit = Literal["read", "submit", "approve"]
 """What somebody may: each what those before it may, too."""
@@ -132,6 +133,12 @@ class RemoteClient(Client):
             raise _failure(self.address, answer)
         return answer.content
 
+    async def draft(self, task_id: str) -> Draft:
+        """Refused: it is redacted on the spot, which takes hundreds of megabytes each time. Raises BadInput."""
+        raise BadInput(
+            f"a draft of {task_id} is made where its store is, without WAYSTATION_SERVER: `show` has its notes"
+        )
+
     async def schedules(self) -> Schedules:
         """Refused: schedules name files of the workers' machine. Raises BadInput."""
         raise BadInput(
@@ -150,7 +157,6 @@ class RemoteClient(Client):
     report = over_http(Client.report, "read")
     reported = over_http(Client.reported, "read")
     report_text = over_http(Client.report_text, "read")
-    draft = over_http(Client.draft, "read")
     with_origins = over_http(Client.with_origins, "read")
     with_stored = over_http(Client.with_stored, "read")
     bill = over_http(Client.bill, "read")

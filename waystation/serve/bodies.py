@@ -307,7 +307,7 @@ async def call_for(
     for name, value in given.items():
         match value:
             case TaskRequest():
-                given[name] = value.model_copy(update={"tenant": who.tenant})
+                given[name] = _of_tenant(value, who)
             case TaskRow():
                 given[name] = await _same(client, value, who)
             case TaskView():
@@ -325,11 +325,18 @@ async def call_for(
     return called.written(await called.method(client, **given))
 
 
+def _of_tenant(request: TaskRequest, who: Principal) -> TaskRequest:
+    """Raises BadInput where it builds on a task without saying so by a call of its own, which looks whose that is."""
+    if request.forked_from is not None or request.since is not None:
+        raise BadInput("what a task builds on is not said in a request: fork that task, or go on in its session")
+    return request.model_copy(update={"tenant": who.tenant})
+
+
 async def _same(client: Client, row: TaskRow, who: Principal) -> TaskRow:
     """What `prepare` gave, made anew: whoever sends a row could have changed it. Raises BadInput where its terms are
     others by now.
     """
-    made = await client.prepare(row.request.model_copy(update={"tenant": who.tenant}))
+    made = await client.prepare(_of_tenant(row.request, who))
     if made.terms != row.terms:
         raise BadInput("the terms of this task are others now than were shown: hand it in again")
     return made
