@@ -218,6 +218,8 @@ async def test_answers_of_anybody_in_between_are_told_from_the_servers(
         ("https://me:secret@a.example", "is no address"),
         ("a.example", "is no address"),
         ("https://a.example", "WAYSTATION_TOKEN is missing"),
+        ("https://a.example/?token=a%0Ab", "WAYSTATION_TOKEN is no token"),
+        ("https://a.example/?token=%C3%A4", "WAYSTATION_TOKEN is no token"),
     ],
 )
 async def test_a_token_is_sent_to_no_address_that_would_give_it_away(

@@ -1,6 +1,7 @@
 """From Python, as scripts and notebooks do it: the same names, waiting or awaiting; rows, frames and what is shown."""
 
 import asyncio
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Generator
@@ -90,6 +91,8 @@ def test_a_task_from_a_script_and_from_a_notebook_whose_own_loop_runs(address: s
                 ws.approve(task, "much")
             with pytest.raises(BadInput, match="give the documents"):
                 ws.submit(QUESTION)
+            with pytest.raises(BadInput, match="question: it is empty; mode: "):
+                ws.submit("  ", [docs], mode="generous")
         with pytest.raises(BadInput, match="it is closed"):
             ws.tasks()
 
@@ -117,8 +120,9 @@ def test_what_the_page_shows_finds_what_up_started_and_ends_cleanly_without_a_wi
         shell.run("down")
     said = done.stdout.splitlines()
     assert done.returncode == 0, done.stderr
-    assert any(line.endswith(" approved: go on") for line in said)
-    assert any(line.startswith("task-") and " done: " in line for line in said)
+    assert any(" asks for " in line and line.endswith(" approved: go on") for line in said)
+    report = next(number for number, line in enumerate(said) if line.startswith("> **No LLM wrote this.**"))
+    assert re.match(r"task-[0-9a-f]{16} done: [0-9,]+ tokens of ", said[report - 1])
     assert said[-1] == "['done']"
     gone = run()
     assert gone.returncode == 1

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
+from pydantic import ValidationError
+
 from waystation.adapters.clock import utc_now
 from waystation.adapters.documents.sources import Loaded, load_documents
 from waystation.adapters.temporal.connect import read_run_file
@@ -31,6 +33,7 @@ from waystation.domain.progress import BillLine, Days, KnownSession, SpentLine
 from waystation.domain.signals import Answer
 from waystation.domain.task import TaskPhase, TaskRequest, own_session
 from waystation.domain.transcript import Message
+from waystation.domain.value import malformed
 from waystation.settings import Settings
 from waystation.task_view import TaskFilter
 
@@ -83,7 +86,7 @@ class AsyncWaystation:
         *,
         budget: str | None = None,
         session: str | None = None,
-        mode: Mode | None = None,
+        mode: Mode | str | None = None,
         accept: Sequence[str] = (),
         instructions: str = "",
         servers: Sequence[str] | None = None,
@@ -95,7 +98,7 @@ class AsyncWaystation:
         """
         identity = request_id or secrets.token_hex(8)
         loaded = await asyncio.to_thread(_read, docs) if docs else None
-        request = TaskRequest(
+        request = _request(
             question=question,
             instructions=instructions,
             accept=tuple(accept),
@@ -233,6 +236,15 @@ class AsyncWaystation:
 
 def _read(docs: Sequence[Path | str]) -> Loaded:
     return load_documents([Path(one).expanduser() for one in docs])
+
+
+def _request(**said: object) -> TaskRequest:
+    """Raises BadInput with everything that is wrong."""
+    try:
+        return TaskRequest.model_validate(said)
+    except ValidationError as error:
+        faults = (f"{'.'.join(map(str, fault.place))}: {fault.words}" for fault in malformed(error))
+        raise BadInput("; ".join(faults)) from error
 
 
 def _limit(written: str) -> Limit:

@@ -101,12 +101,15 @@ class RemoteClient(Client):
 
     def __init__(self, address: str, token: str, transport: httpx2.AsyncBaseTransport | None = None) -> None:
         """Raises BadInput for an address to which no token may be sent."""
-        self.address, given = _address(address)
-        if not (token or given):
+        self.address, its_own = _address(address)
+        token = its_own or token
+        if not token:
             raise BadInput(f"WAYSTATION_TOKEN is missing: what opens {self.address}, an API key for example")
+        if not (token.isascii() and token.isprintable()) or " " in token:
+            raise BadInput("WAYSTATION_TOKEN is no token: those have letters, digits and a few signs, and no space")
         self._http = httpx2.AsyncClient(
             base_url=self.address,
-            headers={"authorization": f"Bearer {token or given}", VERSION_HEADER: __version__},
+            headers={"authorization": f"Bearer {token}", VERSION_HEADER: __version__},
             timeout=ANSWER_PATIENCE,
             transport=transport,
         )

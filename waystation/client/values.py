@@ -21,7 +21,7 @@ MOST_COLUMNS, MOST_CELL = 9, 120
 
 
 class ValueRows(Sequence[_RowT], Generic[_RowT]):
-    """ValueRows that print as a table, and become a data frame."""
+    """Rows that print as a table, and become a data frame."""
 
     def __init__(self, rows: Sequence[_RowT]) -> None:
         self._rows = tuple(rows)
@@ -111,8 +111,11 @@ class KnownTask(Value):
         """Whether nothing will come any more."""
         return self.phase.over
 
+    def __str__(self) -> str:
+        return plain(f"{self.task_id} {self.phase}: {self.spent} of {self.budget}; {self.title}")
+
     def __repr__(self) -> str:
-        return f"{self.task_id} {self.phase}: {self.spent} of {self.budget}; {self.title}"
+        return str(self)
 
     def _repr_html_(self) -> str:
         return html_of([self])
@@ -142,8 +145,11 @@ class KnownRequest(Value):
             title=one.title,
         )
 
+    def __str__(self) -> str:
+        return plain(f"{self.request_id} of {self.task_id} asks for {self.asks_for}")
+
     def __repr__(self) -> str:
-        return f"{self.request_id} of {self.task_id} asks for {self.asks_for}"
+        return str(self)
 
 
 class Report(Value):
