@@ -52,7 +52,7 @@ async def test_a_transaction_that_was_undone_for_a_deadlock_is_repeated(store: S
     one, two = (await opened_run(store, "one")).run_id, (await opened_run(store, "two")).run_id
     crossing, met = Crossing(store.database, store_clock, "store"), asyncio.Barrier(2)
     await asyncio.gather(crossing.advance(one, two, met), crossing.advance(two, one, met))
-    assert crossing.attempts == 3
+    assert crossing.attempts >= 3  # one of them is undone, or, on a busy machine, each in turn
     assert [(await store.load(run_id, ANYONE)).version for run_id in (one, two)] == [2, 2]
 
 
