@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx2
 import pytest
@@ -160,7 +161,18 @@ async def test_a_proved_name_is_the_servers_to_say(
 @pytest.mark.parametrize(
     ("address", "sent", "status", "said"),
     [
-        ("read/tasks", {"most": 10**9}, 400, "1,000,000,000 are more than 5,000"),
+        ("read/tasks", {"most": 10**9}, 400, "most: it is from 1 to 5,000"),
+        ("read/tasks", {"most": -1}, 400, "most: it is from 1 to 5,000"),
+        ("read/events", {"after": -1, "limit": 5}, 400, "after: it is from 0 to"),
+        ("read/sessions", {"first": 10**30}, 400, "first: it is from 0 to"),
+        ("read/resolve", {}, 400, "resolve: missing a required argument"),
+        ("read/resolve", {"prefix": ""}, 400, "prefix: it is one line"),
+        ("read/resolve", {"prefix": "task-"}, 400, "could be any task"),
+        ("read/bill", {"task_id": "a" * 1_000}, 400, "task_id: it is one line of at most 200 characters"),
+        ("approve/set_session_limit", {"session": "S", "limit": {"usd": 5}}, 400, "an amount has no usd"),
+        ("approve/set_session_limit", {"session": "S", "limit": {"tokens": -5}}, 400, "an amount is from 0"),
+        ("approve/set_session_limit", {"session": "x\ny", "limit": {"tokens": 5}}, 400, "session: it is one line"),
+        ("approve/deny_together", {"task_id": "T", "request_ids": ["r"] * 2_000}, 400, "more than 1,000 at once"),
         ("read/audits", {"task_id": "T", "memory": {}}, 400, "takes task_id, agent, and no memory"),
         ("submit/submit", {"start_timeout": 9}, 400, "and no start_timeout"),
         ("read/nothing", {}, 404, "a client does not ask for read nothing"),
@@ -181,6 +193,48 @@ async def test_what_cannot_be_asked_for_is_refused_with_the_reason(
     assert f"this server is Waystation {__version__}, and 0.1.9 asks" in older.text
 
 
+async def test_only_what_is_handed_in_is_large(settings: Settings, keys: ApiKeys) -> None:
+    _, key = keys.make("Ada", settings.tenant, "approve", NOON)
+    large = {"task_id": "T", "words": "x" * 1_100_000}
+    async with asking(settings, keys) as client:
+        found = [
+            (await client.post(f"{CALLED}{address}", headers=bearer(key), json=large)).status_code
+            for address in ("read/progress", "approve/approve", "submit/tell")
+        ]
+        bounded = await client.post(f"{CALLED}read/progress", headers=bearer(key), content=_in_parts())
+    assert found == [413, 413, 404]
+    assert bounded.status_code == 413
+
+
+async def _in_parts() -> AsyncGenerator[bytes]:
+    for _ in range(12):
+        yield b"x" * 100_000
+
+
+async def test_of_a_view_that_is_sent_nothing_is_believed_but_whose_it_is(settings: Settings, keys: ApiKeys) -> None:
+    task = await keep_ended_task(settings)
+    async with remote(settings, keys, "read", settings.tenant) as client:
+        view = await client.last_known(task)
+        forged = view.model_copy(
+            update={"progress": view.progress.model_copy(update={"title": "forged", "notes": ("x",)})}
+        )
+        assert (await client.with_stored(forged)).progress == view.progress
+
+
+def test_no_proxy_reads_the_token_on_its_way_to_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    trusted = list[bool]()
+
+    class Recording(httpx2.AsyncClient):
+        def __init__(self, *, trust_env: bool = True, **given: Any) -> None:
+            trusted.append(trust_env)
+            super().__init__(trust_env=trust_env, **given)
+
+    monkeypatch.setattr("waystation.client.remote.httpx2.AsyncClient", Recording)
+    for address in ("http://127.0.0.1:8520", "http://localhost:1", "https://a.example"):
+        RemoteClient(address, "k")
+    assert trusted == [False, False, True]
+
+
 @pytest.mark.parametrize(
     ("answer", "kind", "said"),
     [
@@ -189,6 +243,8 @@ async def test_what_cannot_be_asked_for_is_refused_with_the_reason(
         (httpx2.Response(302, headers={"location": "https://evil.example/"}), Unreachable, "(302 Found)"),
         (httpx2.Response(200, json=[1]), WaystationError, "not as this version does"),
         (httpx2.Response(500, json={"detail": "it broke"}), WaystationError, "it broke"),
+        (httpx2.Response(404, json={"detail": "\x1b]0;owned\x07gone"}), UnknownTask, "gone"),
+        (httpx2.Response(404, json={}), UnknownTask, "no more than 404"),
         (httpx2.Response(401, json={"detail": "no"}), BadInput, "does not take WAYSTATION_TOKEN"),
     ],
 )
@@ -205,6 +261,7 @@ async def test_answers_of_anybody_in_between_are_told_from_the_servers(
         with pytest.raises(kind) as told:
             await client.tasks(TaskFilter())
     assert said in str(told.value)
+    assert "\x1b" not in str(told.value)
     assert [one.url.host for one in asked] == ["a.example"]
 
 
@@ -217,6 +274,10 @@ async def test_answers_of_anybody_in_between_are_told_from_the_servers(
         ("https://a.example:port", "is no address"),
         ("https://me:secret@a.example", "is no address"),
         ("a.example", "is no address"),
+        ("https://a.example/prefix", "is no address"),
+        ("https://a..b", "is no address"),
+        ("https://exa mple.org", "is no address"),
+        ("https://a.example:0", "is no address"),
         ("https://a.example", "WAYSTATION_TOKEN is missing"),
         ("https://a.example/?token=a%0Ab", "WAYSTATION_TOKEN is no token"),
         ("https://a.example/?token=%C3%A4", "WAYSTATION_TOKEN is no token"),

@@ -4,8 +4,10 @@ import asyncio
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Generator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from tests.end_to_end.test_browser import Worker, served
 from tests.end_to_end.test_documented_commands import FENCE
 from waystation import AsyncWaystation, Waystation
 from waystation.adapters.temporal.connect import Target
+from waystation.client.notebook import read_documents
 from waystation.client.values import html_of
 from waystation.domain.amount import Amount
 from waystation.domain.errors import BadInput, UnknownTask, Unreachable
@@ -138,6 +141,32 @@ def test_what_a_notebook_shows_is_text_whoever_wrote_it() -> None:
     assert "\x1b" not in html
     assert "&lt;img src=x" in html
     assert html_of([]) == "<table><thead><tr></tr></thead><tbody></tbody></table>"
+
+
+def test_one_path_or_one_criterion_is_meant_as_a_whole(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# A\nThe bar is two fathoms deep.\n")
+    for docs in (str(tmp_path / "a.md"), tmp_path / "a.md", tmp_path, [tmp_path]):
+        assert [one.text for one in read_documents(docs).documents] == ["# A\nThe bar is two fathoms deep."]
+
+
+def test_whoever_waits_when_it_is_closed_is_told_so(tmp_path: Path) -> None:
+    ws, told = Waystation(settings=Settings(home=tmp_path)), list[str]()
+
+    async def long() -> None:
+        await asyncio.sleep(60)
+
+    def wait() -> None:
+        try:
+            ws.until_done(long)
+        except BadInput as closed:
+            told.append(str(closed))
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    ws.until_done(partial(asyncio.sleep, 0.1))
+    ws.close()
+    waiting.join(30)
+    assert told == ["it is closed: make another Waystation()"]
 
 
 def test_where_nothing_runs_the_next_step_is_named(tmp_path: Path) -> None:

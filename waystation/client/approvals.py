@@ -210,6 +210,8 @@ class Postbox(NamedTuple):
         self, signal: str, request_ids: Sequence[str], said: Mapping[str, JsonValue]
     ) -> dict[str, Answer]:
         """Answer these requests in one moment; by request id what became of each. Raises as `send` does."""
+        if not request_ids:
+            return {}
         first, *others = request_ids
         named: dict[str, JsonValue] = {"request_id": first, "also": list[JsonValue](others)}
         sent = await self.send(signal, {**said, **named}, answer_id := token_hex(8))

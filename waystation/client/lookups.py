@@ -113,7 +113,9 @@ async def rows_in(store: SqlStore, tenant: str, wanted: TaskFilter, most: int) -
 
 async def resolved(store: SqlStore, reader: OfTenant, prefix: str) -> str:
     """The tenant's one task id that starts so, with or without `task-`. Raises UnknownTask; BadInput if several do."""
-    wanted = prefix if prefix.startswith("task-") or "task-".startswith(prefix) else f"task-{prefix}"
+    if "task-".startswith(prefix):
+        raise BadInput(f"{prefix!r} could be any task: give a part of its id, as `waystation list` shows it")
+    wanted = prefix if prefix.startswith("task-") else f"task-{prefix}"
     found = await store.find_tasks(wanted, reader)
     match found:
         case ():

@@ -10,6 +10,8 @@ import secrets
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from datetime import date
 from functools import partial, wraps
 from getpass import getuser
@@ -37,6 +39,7 @@ from waystation.domain.value import malformed
 from waystation.settings import Settings
 from waystation.task_view import TaskFilter
 
+AWAY_SECONDS, AGAIN_SECONDS = 60.0, 2.0
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -51,6 +54,7 @@ class AsyncWaystation:
         self._settings = settings or Settings()
         self._server, self._token = server, token
         self._client: Client | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -62,12 +66,14 @@ class AsyncWaystation:
 
     async def close(self) -> None:
         """Close its connections."""
-        if self._client is not None:
+        if self._client is not None and self._loop is asyncio.get_running_loop():
             await self._client.aclose()
-            self._client = None
+        self._client = None
 
     def _there(self) -> Client:
-        if self._client is None:
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:  # connections are of the loop that made them
+            self._loop = loop
             known = self._settings.token
             token = self._token or ("" if known is None else known.get_secret_value())
             self._client = RemoteClient(self._server or self._settings.server or self._here(), token)
@@ -82,14 +88,14 @@ class AsyncWaystation:
     async def submit(
         self,
         question: str,
-        docs: Sequence[Path | str] = (),
+        docs: Sequence[Path | str] | Path | str = (),
         *,
         budget: str | None = None,
         session: str | None = None,
         mode: Mode | str | None = None,
-        accept: Sequence[str] = (),
+        accept: Sequence[str] | str = (),
         instructions: str = "",
-        servers: Sequence[str] | None = None,
+        servers: Sequence[str] | str | None = None,
         review_plan: bool | None = None,
         request_id: str | None = None,
     ) -> KnownTask:
@@ -97,17 +103,17 @@ class AsyncWaystation:
         the same task again.
         """
         identity = request_id or secrets.token_hex(8)
-        loaded = await asyncio.to_thread(_read, docs) if docs else None
+        loaded = await asyncio.to_thread(read_documents, docs) if docs else None
         request = _request(
             question=question,
             instructions=instructions,
-            accept=tuple(accept),
+            accept=_several(accept),
             tenant=self._settings.tenant,
             session=own_session(identity) if session is None else session,
             request_id=identity,
             budget=None if budget is None else _limit(budget),
             mode=mode,
-            servers=None if servers is None else tuple(servers),
+            servers=None if servers is None else _several(servers),
             review_plan=review_plan,
             left_out=() if loaded is None else loaded.left_out,
         )
@@ -134,17 +140,23 @@ class AsyncWaystation:
         self, task: KnownTask | str, *, seconds: float | None = None, through_pauses: bool = False
     ) -> KnownTask:
         """A task once it is over; or once it pauses for an answer, unless `through_pauses`; or after so many seconds as
-        it is then.
+        it is then. A server that is away for a minute is waited for.
         """
-        client, task_id, seen = self._there(), await self._id(task), None
-        try:
+        task_id, seen, clock = await self._id(task), None, asyncio.get_running_loop().time
+        away_since: float | None = None
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                async for view in client.watch(task_id):
-                    seen = KnownTask.of(view)
-                    if seen.over or (seen.phase is TaskPhase.PAUSED and not through_pauses):
-                        return seen
-        except TimeoutError:
-            pass
+                while True:
+                    try:
+                        async for view in self._there().watch(task_id):
+                            seen, away_since = KnownTask.of(view), None
+                            if seen.over or (seen.phase is TaskPhase.PAUSED and not through_pauses):
+                                return seen
+                    except Unreachable:
+                        away_since = away_since or clock()
+                        if clock() - away_since > AWAY_SECONDS:
+                            raise
+                        await asyncio.sleep(AGAIN_SECONDS)
         return seen or await self.task(task_id)
 
     async def report(self, task: KnownTask | str, version: int | None = None) -> Report:
@@ -234,8 +246,15 @@ class AsyncWaystation:
         return await self._id(asked), None
 
 
-def _read(docs: Sequence[Path | str]) -> Loaded:
-    return load_documents([Path(one).expanduser() for one in docs])
+def read_documents(docs: Sequence[Path | str] | Path | str) -> Loaded:
+    """One file or folder, or several: a text alone is a path, and no sequence of signs."""
+    given = [docs] if isinstance(docs, Path | str) else docs
+    return load_documents([Path(one).expanduser() for one in given])
+
+
+def _several(given: Sequence[str] | str) -> tuple[str, ...]:
+    """One alone is meant as a whole."""
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _request(**said: object) -> TaskRequest:
@@ -250,7 +269,7 @@ def _request(**said: object) -> TaskRequest:
 def _limit(written: str) -> Limit:
     """As commands take it. Raises BadInput."""
     try:
-        return read_limit(written)
+        return read_limit(str(written))
     except ValueError as error:
         raise BadInput(str(error)) from error
 
@@ -270,6 +289,9 @@ def _told(answer: Answer) -> str:
     return f"{answer.outcome}: {answer.reason}" if answer.reason else answer.outcome
 
 
+CLOSED = "it is closed: make another Waystation()"
+
+
 class _Loop:
     """An event loop in a thread of its own, so that whoever waits may have one, too, as notebooks do."""
 
@@ -287,15 +309,26 @@ class _Loop:
         going = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return going.result()
+        except CancelledError:
+            raise BadInput(CLOSED) from None
         except KeyboardInterrupt:
             going.cancel()
             raise
 
     def end(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do this yet, and end."""
-        self.run(last())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        """Do this yet, and end; whoever else waits is told that it is closed."""
+
+        async def ending() -> None:
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for other in others:
+                other.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+            await last()
+
+        if threading.current_thread() is not self._thread:  # the collector may be there
+            self.run(ending())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
 
 
 def _waiting(
@@ -335,7 +368,7 @@ class Waystation:
     def until_done(self, begin: Callable[[], Coroutine[Any, Any, _R]]) -> _R:
         """What comes of it, once it has. Raises BadInput where this is closed."""
         if not self._end.alive:
-            raise BadInput("it is closed: make another Waystation()")
+            raise BadInput(CLOSED)
         return self._loop.run(begin())
 
     submit = _waiting(AsyncWaystation.submit)

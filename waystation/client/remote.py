@@ -19,6 +19,7 @@ from waystation.client.client import Client
 from waystation.client.schedules import Schedules
 from waystation.domain.approvals import By
 from waystation.domain.errors import BadInput, RequestConflict, UnknownTask, Unreachable, WaystationError
+from waystation.domain.foreign import plain
 from waystation.settings import Settings
 from waystation.task_view import Draft
 
@@ -81,9 +82,13 @@ class ClientCall(Generic[_P, _R]):
         return self.result.dump_json(result)
 
     def arguments(self, sent: Mapping[str, JsonValue]) -> dict[str, object]:
-        """As the method takes them. Raises ValidationError; BadInput for one that it does not have."""
+        """As the method takes them. Raises ValidationError; BadInput where one is missing, or is none of its."""
         if unknown := sorted(sent.keys() - self.parameters.keys()):
             raise BadInput(f"{self.name} takes {', '.join(self.parameters)}, and no {', '.join(unknown)}")
+        try:
+            self._signature.bind(None, **sent)
+        except TypeError as missing:
+            raise BadInput(f"{self.name}: {missing}") from None
         return {name: self.parameters[name].validate_json(json.dumps(value)) for name, value in sent.items()}
 
 
@@ -112,6 +117,8 @@ class RemoteClient(Client):
             headers={"authorization": f"Bearer {token}", VERSION_HEADER: __version__},
             timeout=ANSWER_PATIENCE,
             transport=transport,
+            # What the environment names as a proxy would read the token on its way to this very machine.
+            trust_env=urlsplit(self.address).hostname not in _LOOPBACK,
         )
 
     @classmethod
@@ -203,7 +210,8 @@ def _address(written: str) -> tuple[str, str]:
     except ValueError:
         raise BadInput(f"WAYSTATION_SERVER is no address: give one {_LIKE}") from None
     host = parts.hostname or ""
-    if parts.scheme not in {"http", "https"} or not host or parts.username is not None:
+    odd = any(not label for label in host.split(".")) or any(sign.isspace() for sign in host) or port == 0
+    if parts.scheme not in {"http", "https"} or odd or parts.username is not None or parts.path not in {"", "/"}:
         raise BadInput(f"WAYSTATION_SERVER is no address: give one {_LIKE}")
     if parts.scheme == "http" and host not in _LOOPBACK:
         raise BadInput(f"WAYSTATION_SERVER is http: to {host} the token would go in plain text; give https://{host}")
@@ -223,7 +231,7 @@ def _failure(address: str, answer: httpx2.Response) -> WaystationError:
     except ValidationError:
         status = f"{answer.status_code} {answer.reason_phrase}".strip()
         return Unreachable(f"{address} answers, but not as `waystation serve` does ({status}): see what stands there")
-    detail = problem.get("detail", "")
+    detail = plain(str(problem.get("detail") or f"it says no more than {answer.status_code}"))
     match answer.status_code:
         case HTTPStatus.UNAUTHORIZED:
             return BadInput(f"{address} does not take WAYSTATION_TOKEN: it is mistyped, of another run, or revoked")

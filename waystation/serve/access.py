@@ -28,7 +28,7 @@ COOKIE = "waystation"
 ASSISTANTS = "/mcp"
 """Where assistants ask."""
 SAFE = frozenset({"GET", "HEAD"})
-MOST_BODY_BYTES = 32_000_000
+MOST_BODY_BYTES, MOST_CALL_BYTES = 32_000_000, 1_000_000
 REQUESTS_AT_ONCE, REQUESTS_A_SECOND = 1_200, 20.0
 """Of one tenant: so many in a burst, and so many more in each second."""
 SIGN_IN = "/sign-in"
@@ -270,7 +270,7 @@ class Guard:
         if isinstance(answer, TurnedAway):
             answer = self._refusal(scope, answer)
         if answer is None:
-            await self._app(scope, _bounded(receive), _with_headers(send))
+            await self._app(scope, _bounded(receive, most_bytes(str(scope["path"]))), _with_headers(send))
         else:
             await answer(scope, receive, _with_headers(send))
 
@@ -294,8 +294,9 @@ class Guard:
         still = partial(self._still, path, headers, found)
         scope.setdefault("state", {}).update(principal=found, still=still)
         length = headers.get("content-length", "0")
-        if len(length) > len(str(MOST_BODY_BYTES)) or not length.isdecimal() or int(length) > MOST_BODY_BYTES:
-            return TurnedAway(413, too_large())
+        most = most_bytes(path)
+        if len(length) > len(str(most)) or not length.isdecimal() or int(length) > most:
+            return TurnedAway(413, too_large(most))
         return None
 
     def _refusal(self, scope: Scope, refusal: TurnedAway) -> Response:
@@ -394,12 +395,17 @@ class Guard:
         return TurnedAway(401, _WRONG_KEY) if holder is None else self._access.cookie_of(given.split("_")[1])
 
 
-def too_large() -> str:
+def most_bytes(path: str) -> int:
+    """Of a body: only what is handed in is large."""
+    return MOST_CALL_BYTES if path.startswith(CALLED) and needed_role("POST", path) != "submit" else MOST_BODY_BYTES
+
+
+def too_large(most: int) -> str:
     """What is said of a body beyond the bound."""
-    return f"a request has at most {MOST_BODY_BYTES:,} bytes: hand larger documents in by `waystation submit --docs`"
+    return f"a request has at most {most:,} bytes here: hand larger documents in by `waystation submit` at the store"
 
 
-def _bounded(receive: Receive) -> Receive:
+def _bounded(receive: Receive, most: int) -> Receive:
     """The same, until a body is longer than it may be, whatever was announced."""
     taken = 0
 
@@ -407,8 +413,8 @@ def _bounded(receive: Receive) -> Receive:
         nonlocal taken
         message = await receive()
         taken += len(message.get("body", b""))
-        if taken > MOST_BODY_BYTES:
-            raise HTTPException(413, too_large())
+        if taken > most:
+            raise HTTPException(413, too_large(most))
         return message
 
     return bounded

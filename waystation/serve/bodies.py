@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path as File
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, cast
 
 from fastapi import Depends, Header, Path, Request
 from pydantic import Field, JsonValue, ValidationError
@@ -12,12 +12,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
-from waystation.adapters.documents.sources import Named, load_documents, unique_names
+from waystation.adapters.documents.sources import Loaded, Named, load_documents, unique_names
 from waystation.client import Client
 from waystation.client.remote import ClientCall
-from waystation.client.sessions import ForkWish
+from waystation.client.sessions import CONTROL, ForkWish
 from waystation.client.task_json import CancelJson
-from waystation.domain.amount import Limit, read_limit
+from waystation.domain.amount import Amount, Limit, read_limit
 from waystation.domain.approvals import Verified
 from waystation.domain.budget import Mode
 from waystation.domain.errors import BadInput, WaystationError
@@ -33,8 +33,10 @@ from waystation.serve.principals import Principal
 from waystation.task_view import Submitted, TaskView
 
 MOST_DOCUMENTS = 1_000
-MOST_AT_ONCE, BOUNDS = 5_000, frozenset({"most", "count", "limit"})
+MOST_AT_ONCE, COUNTS = 5_000, frozenset({"most", "count", "limit"})
 """Tasks, sessions or events in one answer to a client."""
+LONGEST_NAME, NAMES = 200, frozenset({"task_id", "prefix", "session", "agent", "request_id"})
+MOST_NUMBER = 10**15 - 1
 LONGEST_UPLOAD_NAME = 200
 """Bytes. File systems take 255."""
 
@@ -303,19 +305,20 @@ async def call_for(
     """What a method of the client gives to who asks for it over HTTP, as JSON. It is about tasks of their tenant alone,
     and whoever answers is who that was proved to be. Raises as the method does; BadInput, ValidationError.
     """
-    given = called.arguments(sent)
+    given = await asyncio.to_thread(called.arguments, sent)
     for name, value in given.items():
+        _stay_in_bounds(name, value, sent[name])
         match value:
             case TaskRequest():
                 given[name] = _of_tenant(value, who)
             case TaskRow():
                 given[name] = await _same(client, value, who)
             case TaskView():
-                await client.is_over(value.progress.task_id)
+                # Of what somebody sends as a view, nothing is believed but whose it is.
+                seen = await client.last_known(value.progress.task_id)
+                given[name] = seen.model_copy(update={"origins": value.origins})
             case EditInput():
                 given[name] = value.model_copy(update={"by": who.name or value.by})
-            case int() if name in BOUNDS and value > MOST_AT_ONCE:
-                raise BadInput(f"{name}: {value:,} are more than {MOST_AT_ONCE:,}, the most in one answer")
             case _:
                 pass
     if "by" in called.parameters:
@@ -323,6 +326,34 @@ async def call_for(
         name = claimed.name if isinstance(claimed, Verified) else str(claimed)
         given["by"] = who.signed(name) if called.signs else who.name or name
     return called.written(await called.method(client, **given))
+
+
+def _stay_in_bounds(name: str, value: object, sent: JsonValue) -> None:
+    """Raise BadInput for what no client of ours sends: numbers beyond what is counted, names that lists cannot show."""
+    most = MOST_AT_ONCE if name in COUNTS else MOST_NUMBER
+    match value:
+        case bool():
+            pass
+        case int() if not (name in COUNTS) <= value <= most:
+            raise BadInput(f"{name}: it is from {int(name in COUNTS)} to {most:,}")
+        case Limit() | Amount():
+            _amount_in_bounds(name, value, sent)
+        case str() if name in NAMES and (not value or len(value) > LONGEST_NAME or CONTROL.search(value)):
+            raise BadInput(f"{name}: it is one line of at most {LONGEST_NAME} characters")
+        case Loaded() if len(value.documents) > MOST_DOCUMENTS:
+            raise BadInput(f"{len(value.documents):,} documents are more than {MOST_DOCUMENTS:,}")
+        case list() | tuple() if len(cast("Sequence[object]", value)) > MOST_DOCUMENTS:
+            raise BadInput(f"{name}: more than {MOST_DOCUMENTS:,} at once")
+        case _:
+            pass
+
+
+def _amount_in_bounds(name: str, value: Limit | Amount, sent: JsonValue) -> None:
+    amounts = [one for one in (value.tokens, value.micro_usd) if one is not None]
+    if not all(0 <= one <= MOST_NUMBER for one in amounts):
+        raise BadInput(f"{name}: an amount is from 0 to {MOST_NUMBER:,}")
+    if isinstance(sent, dict) and (unknown := sorted(sent.keys() - type(value).model_fields.keys())):
+        raise BadInput(f"{name}: an amount has no {', '.join(unknown)}")
 
 
 def _of_tenant(request: TaskRequest, who: Principal) -> TaskRequest:
