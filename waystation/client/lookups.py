@@ -113,14 +113,13 @@ async def rows_in(store: SqlStore, tenant: str, wanted: TaskFilter, most: int) -
 
 async def resolved(store: SqlStore, reader: OfTenant, prefix: str) -> str:
     """The tenant's one task id that starts so, with or without `task-`. Raises UnknownTask; BadInput if several do."""
-    if "task-".startswith(prefix):
-        raise BadInput(f"{prefix!r} could be any task: give a part of its id, as `waystation list` shows it")
-    wanted = prefix if prefix.startswith("task-") else f"task-{prefix}"
+    any_task = "task-".startswith(prefix)
+    wanted = prefix if prefix.startswith("task-") or any_task else f"task-{prefix}"
     found = await store.find_tasks(wanted, reader)
     match found:
         case ():
             raise UnknownTask(f"no task starts with {prefix!r} in this store: `waystation list` shows what there is")
-        case (only,):
+        case (only,) if not any_task:
             return only
         case _ if wanted in found:
             return wanted
