@@ -132,7 +132,8 @@ async def test_an_endpoint_that_dies_in_the_middle_of_a_task_is_taken_over_from_
                 agents = dict.fromkeys(line.agent for line in bill.lines if line.kind == "turn")
                 transcripts = [await client.transcript(task_id, agent) for agent in agents]
     assert first.broken
-    assert first.turns == len(first.answered) - 1, "some calls were answered before"
+    # Another call may have been under way when one broke off.
+    assert first.turns < len(first.answered), "some calls were answered before"
     assert seen.phase is TaskPhase.DONE, seen.notes
     models = {line.model for line in bill.lines}
     assert "spare::harbour-1" in models
