@@ -58,9 +58,9 @@ from workers.wiring import polling
 from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds until a state that does not come fails the test."""
-POLL = 0.02
+POLL = 0.05
 ANSWERED = 5.0
 """Seconds until a query that nobody answers is asked again."""
 KEY = bytes(range(32))
@@ -75,10 +75,15 @@ RUNNERS: dict[str, Callable[[], WorkflowRunner]] = {"production": sandboxed, "st
 
 
 async def until(met: Callable[[], Awaitable[bool]]) -> None:
-    """Wait for a state. Raises TimeoutError where it does not come."""
-    async with asyncio.timeout(PATIENCE):
-        while not await met():
-            await asyncio.sleep(POLL)
+    """Wait for a state. Raises TimeoutError where it does not come, and prints what everything waits for."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while not await met():
+                await asyncio.sleep(POLL)
+    except TimeoutError:
+        for task in asyncio.all_tasks():
+            task.print_stack(limit=30)
+        raise
 
 
 async def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

@@ -73,7 +73,7 @@ def test_finds_that_are_kept_do_not_overlap_and_leave_no_secret_uncovered(found:
     assert all(left.end <= right.start for left, right in pairwise(kept))
     secrets = [find for find in found if find.type == "SECRET"]
     for secret in secrets:
-        assert any(find.type == "SECRET" and find.start < secret.end and secret.start < find.end for find in kept)
+        assert any(find.type == "SECRET" and find.start <= secret.start and secret.end <= find.end for find in kept)
 
 
 def test_of_overlapping_finds_the_more_severe_wins_and_then_the_longer() -> None:
@@ -84,6 +84,8 @@ def test_of_overlapping_finds_the_more_severe_wins_and_then_the_longer() -> None
     assert without_overlaps(text, [email, secret]) == (secret,)
     shorter = Found("PHONE", 12, 20, 1.0)
     assert without_overlaps(text, [shorter, email]) == (email,)
+    beginning, rest = Found("SECRET", 11, 20, 0.9), Found("SECRET", 16, 33, 0.6)
+    assert without_overlaps(text, [email, rest, beginning]) == (Found("SECRET", 11, 33, 0.9),)
 
 
 def test_the_cache_forgets_what_was_used_longest_ago() -> None:

@@ -271,6 +271,13 @@ def test_of_what_holds_a_secret_the_secret_is_found(text: str) -> None:
     assert marked(re.sub("[⟦⟧]", "", text)) == text
 
 
+@pytest.mark.parametrize("characters", [399, 400, 401, 1_600])
+def test_of_a_long_secret_nothing_is_left(characters: int) -> None:
+    secret = "a1b2c3d4" * (characters // 8) + "e5f6g7h8"[: characters % 8]
+    for text in (f"api_key={secret} end", f"the pwd is {secret}\n"):
+        assert marked(text) == text.replace(secret, f"⟦{secret}⟧")
+
+
 @pytest.mark.parametrize("text", [*cases(NO_SECRET), *NO_SECRET_ACROSS_LINES])
 def test_code_manuals_and_figures_hold_no_secret(text: str) -> None:
     assert marked(text) == text

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from waystation.adapters.presidio.finds import MASK
 from waystation.adapters.presidio.formats import Hinted, Hit
 from waystation.adapters.presidio.people import NO_SECRETS, PROSE, SAID_OF_SECRETS
 from waystation.patterns import proven
@@ -107,7 +108,7 @@ def is_drawn(value: str) -> bool:
 def is_code(text: str, start: int, end: int) -> bool:
     """Whether this stretch is an expression, or begins one, that gives a value only when it is run."""
     value = text[start:end]
-    if _DOTTED.match(value) or value[0] in ":=" or "[" in value:
+    if value[0] in ":=" or "[" in value or _DOTTED.match(value):
         return True
     return _NAME.match(value) is not None and _EXPRESSION_GOES_ON.match(text, end) is not None
 
@@ -143,6 +144,7 @@ _VALUE = proven(
     r"|(?P<quote>\\[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\n\\]|\\(?![\"'])){1,400})(?P=quote))"
     rf"|\*{{0,2}}(?P<bare>(?:{_PLAIN}{{1,400}}+|{_AMPERSAND})(?:{_AMPERSAND}{_PLAIN}{{0,400}}+){{0,40}}+)"
 )
+_REST = proven(rf"{_PLAIN}*+")
 _BYPASS = proven(r"(?:[a-z]p|[A-Z]P)(?i:ass)")
 _NOT_ITS_END = ".,;:*}]"
 _DIGIT, _LETTER = proven(r"\d"), proven(r"[^\W\d_]")
@@ -246,10 +248,16 @@ class _Value(NamedTuple):
 
 def assigned(text: str) -> Iterator[Hit]:
     """Every secret that a word announces; the same characters may be found more than once."""
+    covered = 0
     for label in _LABEL.finditer(lower(text)):
         found = _value_of(text, label)
-        if found is not None and _counts(text, found):
-            yield Hit("SECRET", found.start, found.end, 0.9)
+        if found is None or found.end <= covered or not _counts(text, found):
+            continue
+        end = _end_of_long(text, found)
+        yield Hit("SECRET", found.start, end, 0.9)
+        # What was masked in part is not taken: then a value within it may be.
+        if MASK not in text[found.start : end]:
+            covered = end
     for phrase in _PHRASE.finditer(lower(text)):
         if (PROSE - _WORDS_OF_PHRASES).isdisjoint(phrase["secret"].split()):
             yield Hit("SECRET", *phrase.span("secret"), 0.9)
@@ -317,13 +325,19 @@ def _end_of_word(text: str, start: int, end: int, label: str) -> int:
     return start + len(text[start : min(end, start + _LONGEST_VALUE)].rstrip(_NOT_ITS_END))
 
 
+def _end_of_long(text: str, found: _Value) -> int:
+    """Of a value without quotes that is longer than what is looked at: with all its rest."""
+    rest = None if found.quoted or found.end - found.start < _LONGEST_VALUE else _REST.match(text, found.end)
+    return rest.end() if rest else found.end
+
+
 def _counts(text: str, found: _Value) -> bool:
     value = text[found.start : found.end]
     if is_stand_in(value):
         return False
     if found.quoted:
         return _quoted_counts(value, found)
-    return not is_code(text, found.start, found.end) and _bare_counts(text, value, found)
+    return _bare_counts(text, value, found) and not is_code(text, found.start, found.end)
 
 
 def _bare_counts(text: str, value: str, found: _Value) -> bool:

@@ -9,6 +9,7 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 from waystation.domain.privacy import NAME_TYPES
@@ -37,7 +38,8 @@ class Found(NamedTuple):
 def without_overlaps(text: str, finds: Iterable[Found]) -> tuple[Found, ...]:
     """Finds in the order of the text, none touching another's characters.
 
-    A name that reaches into a stronger find keeps what lies outside of it; any other loser goes.
+    Secrets that reach into each other are one: each is a part of what stands there. A name that reaches into a stronger
+    find keeps what lies outside of it; any other loser goes.
     """
     return tuple(find for group in _overlapping(finds) for find in _winners(text, group))
 
@@ -63,11 +65,14 @@ def _is_mixed(value: str) -> bool:
     return _DIGIT.search(value) is not None and _LETTER.search(value) is not None
 
 
+_START = attrgetter("start")
+
+
 def _overlapping(finds: Iterable[Found]) -> Iterator[list[Found]]:
     """Groups of finds that hang together, so that a long text is not compared pair by pair."""
     group: list[Found] = []
     end = 0
-    for find in sorted(finds, key=lambda find: find.start):
+    for find in sorted(finds, key=_START):
         if group and find.start >= end:
             yield group
             group = []
@@ -79,7 +84,7 @@ def _overlapping(finds: Iterable[Found]) -> Iterator[list[Found]]:
 
 def _winners(text: str, group: Sequence[Found]) -> list[Found]:
     kept: list[Found] = []
-    for find in sorted(group, key=lambda find: find.rank, reverse=True):
+    for find in sorted(_united(group), key=lambda find: find.rank, reverse=True):
         # What is kept stands in the order of the text and does not touch: the rivals of a find are neighbours.
         first = bisect_right(kept, find.start, key=lambda other: other.end)
         last = bisect_left(kept, find.end, key=lambda other: other.start)
@@ -89,6 +94,21 @@ def _winners(text: str, group: Sequence[Found]) -> list[Found]:
             rivals = kept[first:last]
             kept[first:last] = sorted((*rivals, *_outside(text, find, rivals)), key=lambda one: one.start)
     return kept
+
+
+def _united(group: Sequence[Found]) -> list[Found]:
+    """The group, which is in the order of the text, with secrets that overlap as one."""
+    united: list[Found] = []
+    secrets: list[Found] = []
+    for find in group:
+        if find.type != SECRET:
+            united.append(find)
+        elif secrets and find.start < secrets[-1].end:
+            last = secrets[-1]
+            secrets[-1] = last._replace(end=max(last.end, find.end), score=max(last.score, find.score))
+        else:
+            secrets.append(find)
+    return united + secrets
 
 
 def _outside(text: str, find: Found, rivals: Sequence[Found]) -> list[Found]:

@@ -107,6 +107,8 @@ FORMS: Mapping[str, Sequence[_Form]] = MappingProxyType(
 
 _LEAST_SCORE = 0.5
 """Of an unmistakable form: Presidio's weaker patterns of the same id lack word boundaries or check digits."""
+_LONGEST_ID = 20
+"""Characters, with some to spare: Italy's fiscal code and a British driving licence have 16."""
 _WHOLE = proven(r"[^\W_]|[-_.](?=\w)")
 _GROUPS = proven(r"(?<![\w.-])[A-Z0-9]{1,11}(?:[ .\-/][A-Z0-9]{1,11}){1,8}(?!\w)")
 _BETWEEN_GROUPS = proven(r"[ .\-/]")
@@ -166,6 +168,8 @@ class IdRecognizer(FormatRecognizer):
     def _whole_in(self, text: str, start: int, ends: Sequence[int]) -> Iterator[Hit]:
         for end in ends:
             value = _BETWEEN_GROUPS.sub("", text[start:end])
+            if len(value) > _LONGEST_ID or not _ANY_DIGIT.search(value):
+                continue
             found = self._recogniser.analyze(value, list(self._recogniser.supported_entities))
             if any(hit.start == 0 and hit.end == len(value) and hit.score > 0 for hit in found):
                 yield Hit(self._recogniser.supported_entities[0], start, end, _LEAST_SCORE)
