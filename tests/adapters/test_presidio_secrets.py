@@ -115,6 +115,9 @@ db.internal:5432:shop:bob:⟦hunter2⟧
 bob:⟦$apr1$abcdefgh$abcdefghijklmnopqrstuv⟧
 """
 OF_SETTINGS = r"""
+InstrumentationKey=⟦1d3c4b5a-6f7e-4a21-9c0d-2b4e6f8a1c3d⟧;IngestionEndpoint=https://eu.in.example.com/
+{"instrumentationKey": "⟦1d3c4b5a-6f7e-4a21-9c0d-2b4e6f8a1c3d⟧"}
+APPINSIGHTS_INSTRUMENTATIONKEY: ⟦1d3c4b5a-6f7e-4a21-9c0d-2b4e6f8a1c3d⟧
 os.getenv("DB_PASSWORD", "⟦tr0ub4dor⟧")
 password = os.getenv("DB_PASSWORD", "⟦postgres⟧")
 os.environ.get('SECRET_KEY', default='⟦insecure-k3y-99⟧')

@@ -210,7 +210,8 @@ _BARE_KEY = Hinted(
     proven(
         rf"(?:(?<![\w-])(?P<name>[A-Z][A-Z0-9_]{{0,60}}_KEY|KEY)"
         r"|\b(?:const|let|var|val|final|static|string)[ \t]{1,8}"
-        r"(?P<declared>[A-Za-z][A-Za-z0-9_]{0,60}(?:Key|_KEY|_key)))"
+        r"(?P<declared>[A-Za-z][A-Za-z0-9_]{0,60}(?:Key|_KEY|_key))"
+        r"|\b(?:APPINSIGHTS_)?(?:INSTRUMENTATION_?KEY|[Ii]nstrumentation_?[Kk]ey)[\"']?)"
         rf"[ \t]{{0,8}}:?[:=][ \t]{{0,8}}[\"']?(?P<secret>{_UUID})(?![\w-])"
     ),
 )
@@ -270,7 +271,7 @@ def _of_programs(text: str) -> Iterator[Hit]:
     """What settings of certain programs hold, and keys that are UUIDs."""
     lowered = lower(text)
     for key in _BARE_KEY.matches(text, lowered):
-        if not _KEY_OF_ROWS.search(key["name"] or key["declared"]):
+        if not _KEY_OF_ROWS.search(key["name"] or key["declared"] or ""):
             yield Hit("SECRET", *key.span("secret"), 0.9)
     for pattern in (_SONAR_LOGIN, _GEM_SERVER):
         for match in pattern.matches(text, lowered):
