@@ -90,7 +90,9 @@ class _Run:
     async def measured(self) -> Measured:
         compactions = await self._legs()
         await self._model.model.aclose()
-        (turns,) = [line for line in (await self._office.store.bill(TASK, Installation())).lines if line.kind == "turn"]
+        (turns,) = [
+            line for line in (await self._office.store.payments(TASK, Installation())).bill.lines if line.kind == "turn"
+        ]
         breaks = [broken for broken in self._server.cache.breaks if broken.model == MODEL]
         return Measured(turns.calls, turns.usage, breaks, compactions)
 

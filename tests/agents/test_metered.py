@@ -184,7 +184,7 @@ async def test_who_answered_is_kept_with_the_charge_where_it_is_another(office: 
     assert (same.answered_by, other.answered_by, other.model) == ("", "another-model", "claude-opus-5-5")
     fence = (await office.site()).fence
     await office.store.commit_charge(fence, other)
-    assert (await office.store.bill(TASK, ANYONE)).lines[0].answered_by == ("another-model",)
+    assert (await office.store.payments(TASK, ANYONE)).bill.lines[0].answered_by == ("another-model",)
 
 
 async def test_what_was_reported_is_charged_as_it_was(office: Office) -> None:

@@ -60,7 +60,7 @@ async def test_the_writer_hears_of_what_code_and_model_found_and_the_store_keeps
     assert SECRET not in opening
     kept = Faults.model_validate_json(await drafted.store.get_text(str(made.review.found), ANYONE))
     assert [fault.kind for fault in kept.faults] == ["citation", "unsupported", "unsupported"]
-    totals = await drafted.store.bill(TASK, ANYONE)
+    totals = (await drafted.store.payments(TASK, ANYONE)).bill
     assert [(line.agent, line.kind, line.calls) for line in totals.lines] == [("review-1", "review", 1)]
 
 

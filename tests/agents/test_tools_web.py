@@ -202,7 +202,7 @@ async def test_a_search_is_charged_once_with_its_tokens_and_its_own_price(office
     assert totals.usage == FOUND.usage
     assert totals.cost_micro_usd == 9_000 // 10 + 100 // 2 + 10_000
     assert (totals.turns, totals.possibly_billed, totals.last_prompt) == (0, 0, 0)
-    (line,) = (await office.store.bill(TASK, ANYONE)).lines
+    (line,) = (await office.store.payments(TASK, ANYONE)).bill.lines
     assert (line.kind, line.model, line.usage.searches) == ("search", "claude-haiku-5-5", 1)
     assert [charge.key for charge in office.meter.charges] == ["search-c1"]
 

@@ -124,7 +124,7 @@ async def happened_to(store: SqlStore, kept: TaskRow, reader: Reader) -> object:
 
 
 async def lines_of(store: SqlStore, kept: TaskRow, reader: Reader) -> object:
-    return (await store.bill(kept.ref.task_id, reader)).lines
+    return (await store.payments(kept.ref.task_id, reader)).bill.lines
 
 
 async def spent_on(store: SqlStore, kept: TaskRow, reader: Reader) -> object:
@@ -156,7 +156,7 @@ READS: dict[str, Read] = {
     "notes": lambda store, kept, reader: store.notes(kept.ref.task_id, reader),
     "deliverable": lambda store, kept, reader: store.deliverable(f"{kept.ref.task_id}/w", reader),
     "deliverables": lambda store, kept, reader: store.deliverables(kept.ref.task_id, reader),
-    "bill": lines_of,
+    "payments": lines_of,
     "spending": spent_on,
     "sessions": session_of,
     "events": happened_to,

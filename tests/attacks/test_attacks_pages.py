@@ -27,8 +27,9 @@ from waystation.serve.access import COOKIE, MOST_BODY_BYTES, SignIn
 from waystation.serve.api import v1
 from waystation.serve.app import LetIn, Site, application
 from waystation.serve.bodies import unless_refused
+from waystation.serve.charts import bar
 from waystation.serve.pages import error_page, pages
-from waystation.serve.pictures import bar, picture
+from waystation.serve.pictures import picture
 from waystation.serve.task_page import FOLDER
 from waystation.settings import Settings
 from waystation.task_view import as_stored

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from waystation.domain.events import EventKind, TaskEvent
-from waystation.serve.pictures import LEFT, MOST_CALLS, THINNEST, WIDTH, Mark, timeline
+from waystation.serve.pictures import LEFT, MOST_CALLS, THINNEST, WIDTH, Mark, line_of, timeline
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -67,11 +67,9 @@ def test_planning_ends_with_what_it_paid_for() -> None:
     assert leg.width <= max(THINNEST, WIDTH / 100)
 
 
-def test_the_curve_ends_at_what_was_spent_in_all() -> None:
+def test_a_line_shows_how_full_the_context_was_at_each_call() -> None:
     drawn = timeline(WORK, None)
     assert drawn is not None
-    assert drawn.spent_words == "300 tokens, cached ones included"
-    assert drawn.spent.startswith(f"{LEFT},")
     assert len(drawn.lanes[0].context.split()) == 2
 
 
@@ -124,9 +122,6 @@ def test_planning_that_called_no_model_is_over_once_there_is_a_plan() -> None:
 
 
 def test_a_line_of_many_points_has_no_two_in_one_place_and_keeps_its_last() -> None:
-    many = [happened(number, "replied", reference=f"m{number}", tokens=1) for number in range(1, 5_000)]
-    drawn = timeline(many, None)
-    assert drawn is not None
-    points = drawn.spent.split()
+    points = line_of((number / 10, 90 - number / 100) for number in range(5_000)).split()
     assert len(points) < WIDTH
-    assert (points[0], points[-1]) == ("150,90", "950,14")
+    assert (points[0], points[-1]) == ("0,90", "499.9,40")

@@ -12,7 +12,8 @@ from waystation.cli.tasks import spending_rows, spent_text
 from waystation.domain.budget import Usage
 from waystation.domain.errors import BadInput
 from waystation.domain.progress import MOST_DAYS, Days, SpentLine, spent_in
-from waystation.serve.pictures import APART, DAYS_FOOT, DAYS_HEIGHT, DAYS_LEFT, WIDTH, spent_days
+from waystation.serve.charts import APART, DAYS_FOOT, DAYS_HEIGHT, DAYS_LEFT, spent_days
+from waystation.serve.pictures import WIDTH
 
 TODAY = date(2026, 11, 25)
 DAYS = st.dates(TODAY - timedelta(days=60), TODAY)

@@ -32,7 +32,7 @@ async def shown(counter: Counter) -> TaskProgress:
 
 
 async def charged(counter: Counter) -> int:
-    bill = await counter.store.bill(task_id_of(request()), ANYONE)
+    bill = (await counter.store.payments(task_id_of(request()), ANYONE)).bill
     return bill.total.usage.fresh
 
 

@@ -46,7 +46,10 @@ async def test_a_fork_pays_only_for_the_step_that_begins_anew_and_for_what_build
         row = await fork(counter, "weigh", instructions="Weigh the tides twice.")
         second = await done(counter, row)
         again = await fork(counter, "weigh", instructions="Weigh the tides twice.")
-        bill, paid = await counter.store.bill(row.ref.task_id, ANYONE), await counter.store.bill(first.task_id, ANYONE)
+        bill, paid = (
+            (await counter.store.payments(row.ref.task_id, ANYONE)).bill,
+            (await counter.store.payments(first.task_id, ANYONE)).bill,
+        )
         report = await counter.store.get_text(str(second.report), ANYONE)
         contract = (await counter.store.load(f"{row.ref.task_id}/weigh", ANYONE)).messages[0].text
         notes = await counter.store.notes(row.ref.task_id, ANYONE)

@@ -45,7 +45,7 @@ async def test_each_model_works_for_its_role_and_stands_on_the_bill_with_what_it
     async with at_work(server, tmp_path, redactor, crew) as counter:
         await counter.submit(under=by_role(analysis=ANALYST, writing=SCRIBE))
         progress = await counter.task().result()
-        bill = await counter.store.bill(counter.task().id, ANYONE)
+        bill = (await counter.store.payments(counter.task().id, ANYONE)).bill
     assert progress.phase is TaskPhase.DONE
     assert (progress.model, progress.models) == (
         "crew",

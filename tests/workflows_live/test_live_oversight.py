@@ -48,7 +48,7 @@ async def test_a_step_that_a_revision_adds_is_done_before_what_needs_it(
         await counter.submit(under=overseen(reviews=0))
         ended, report = await done(counter)
         versions = await counter.store.plan_versions(ended.task_id, ANYONE)
-        bill = await counter.store.bill(ended.task_id, ANYONE)
+        bill = (await counter.store.payments(ended.task_id, ANYONE)).bill
     assert [step.id for step in ended.steps] == ["harbours", "tides", "fog", "weigh", "write"]
     order = [call.step for call in crew.calls]
     assert order.index("revision") > max(place for place, step in enumerate(order) if step in {"harbours", "tides"})
@@ -138,7 +138,7 @@ async def test_a_report_goes_back_with_its_faults_and_what_stays_is_told(
     async with at_work(server, tmp_path, redactor, crew) as counter:
         await counter.submit(under=overseen(revisions=0))
         ended, report = await done(counter)
-        bill = await counter.store.bill(ended.task_id, ANYONE)
+        bill = (await counter.store.payments(ended.task_id, ANYONE)).bill
         writer = await counter.store.load(f"{ended.task_id}/write", ANYONE)
     assert [(review.faults, review.sent_back) for review in ended.reviews] == [(faults[0], True), (faults[1], False)]
     assert ("nobody has mended:\n  - uncovered: It does not say how deep the bar is." in report) == bool(faults[1])

@@ -133,7 +133,7 @@ async def test_a_task_ends_with_a_report_within_its_budget_at_an_endpoint_with_g
         await counter.submit(under=terms(budget=60_000, agent_budget=15_000, mode=Mode.HARD))
         progress = await counter.task().result()
         report = await counter.store.get_text(progress.report or "", ANYONE)
-        bill = await counter.store.bill(progress.task_id, ANYONE)
+        bill = (await counter.store.payments(progress.task_id, ANYONE)).bill
     assert progress.phase is phase
     assert all("the mode is hard" in step.reason for step in progress.steps if step.state != "done")
     used = bill.total.usage

@@ -59,7 +59,7 @@ async def test_a_finished_task_goes_on_from_a_message_and_pays_no_finished_turn_
         said = await counter.store.load(f"{ref.task_id}/harbours", ANYONE)
         report = await counter.store.get_text(str(second.report), ANYONE)
         trail = await counter.store.audit_trail(ref.task_id, ANYONE)
-        bill = await counter.store.bill(ref.task_id, ANYONE)
+        bill = (await counter.store.payments(ref.task_id, ANYONE)).bill
 
     assert answer.outcome == "done"
     assert (first.phase, second.phase) == (TaskPhase.DONE, TaskPhase.DONE)

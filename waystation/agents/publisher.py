@@ -291,7 +291,7 @@ class Publisher:
             not_used=not_used,
             oversight=oversight,
             procedures=procedure_lines(names[len(cited) :], [one.digest for one in parts.procedures]),
-            answers=tuple((await self.store.bill(ref.task_id, ref.reader)).answers_of_others),
+            answers=tuple((await self.store.payments(ref.task_id, ref.reader)).bill.answers_of_others),
         )
         return Composed(
             markdown=await self._opened(ref, whole_report(parts, written, apparatus)),

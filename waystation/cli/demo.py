@@ -31,9 +31,9 @@ QUESTION = "Which licences do these packages carry, what is each of them for, an
 DOCUMENTS = 80
 """At most, the first by name: an installation has twice as many, and as the question asks about each, all of them would
 take twice as long."""
-BUDGET = 700_000
+BUDGET = 450_000
 AGENT_BUDGET = 100_000
-"""Small enough that one agent runs out and the task pauses once."""
+"""Small enough that the task asks for more before its report is there."""
 _WINDOW = 24_000
 """Small enough that a context fills and is compacted."""
 

@@ -67,7 +67,7 @@ from waystation.domain.documents import Document
 from waystation.domain.errors import Unreachable
 from waystation.domain.events import EventPage
 from waystation.domain.plan import Plan
-from waystation.domain.progress import Bill, Days, KnownSession, Spending
+from waystation.domain.progress import Bill, Days, KnownSession, Payments, Spending
 from waystation.domain.signals import EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS, Answer, EditInput
 from waystation.domain.task import (
     ReportVersion,
@@ -113,10 +113,7 @@ class Client:
 
     @classmethod
     async def connect(cls, settings: Settings) -> Self:
-        """Open the store. Temporal is connected when it is first needed: reports can be read without it.
-
-        Raises BadInput where the store's URL or the key cannot be used.
-        """
+        """Open the store; Temporal is connected when it is first needed. Raises BadInput for a URL or key of no use."""
         lookups.require_here(settings)
         private_folder(settings.home)
         return cls(settings, await opened_store(settings))
@@ -303,9 +300,12 @@ class Client:
 
     async def bill(self, task_id: str) -> Bill:
         """What the task has cost so far, from the store. Raises UnknownTask."""
-        row = await self._own(task_id)
-        reused = row.progress.reused if row.progress is not None else None
-        return (await self._store.bill(task_id, self._reader)).model_copy(update={"reused": reused})
+        return (await self.payments(task_id)).bill
+
+    async def payments(self, task_id: str) -> Payments:
+        """The same call by call."""
+        reused = progress.reused if (progress := (await self._own(task_id)).progress) else None
+        return (await self._store.payments(task_id, self._reader)).model_copy(update={"reused": reused})
 
     async def spending(self, days: Days, session: str | None = None) -> Spending:
         """What the tenant's tasks, or those of a session, have spent in these days. Raises BadInput for too much."""

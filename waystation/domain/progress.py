@@ -266,6 +266,20 @@ class Bill(Value):
         return tuple(dict.fromkeys([*charged, *(model for model in silent if model not in priced)]))
 
 
+class Payments(Value):
+    """Every call of a task's that was paid for, or may have been, in the order of the store."""
+
+    paid: tuple[Paid, ...] = ()
+    unanswered: tuple[Unanswered, ...] = ()
+    reused: Reused | None = None
+    """What of another task counts as done in this one."""
+
+    @property
+    def bill(self) -> Bill:
+        """What they come to."""
+        return bill(self.paid, self.unanswered).model_copy(update={"reused": self.reused})
+
+
 def bill(paid: Sequence[Paid], unanswered: Sequence[Unanswered] = ()) -> Bill:
     """The bill over these charges, in the order of their commits."""
     groups: dict[tuple[str, str, str], list[Charge]] = {}

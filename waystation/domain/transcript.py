@@ -309,3 +309,8 @@ class Charge(Value):
     """The model that the reply names, where it is another than was asked for."""
     stop: str = ""
     """Why the reply ended, in the provider's word; empty for searches, and in charges of earlier releases."""
+
+    @property
+    def amount(self) -> Amount:
+        """What budgets count: fresh tokens, and dollars as far as the price is known."""
+        return Amount(tokens=self.usage.fresh, micro_usd=self.cost_micro_usd or 0)

@@ -16,7 +16,7 @@ from waystation.domain.memory import Passage
 from waystation.domain.ownership import OfTask, Reader
 from waystation.domain.plan import Plan, PlanVersion
 from waystation.domain.privacy import ShownKey, ShownText
-from waystation.domain.progress import Bill
+from waystation.domain.progress import Payments
 from waystation.domain.removal import ForgetOrder, Forgotten, PersonOrder, SeenHistory, Sought, Trace
 from waystation.domain.schedules import ReadAnew
 from waystation.domain.task import (
@@ -79,8 +79,8 @@ class Store(DocumentStore, Protocol):
         """Raises UnknownTask, which does not tell whether somebody else has it."""
         ...
 
-    async def bill(self, task_id: str, reader: Reader) -> Bill:
-        """What the task has cost so far; nothing where it is not the reader's."""
+    async def payments(self, task_id: str, reader: Reader) -> Payments:
+        """Every call of the task's that was paid for, or may have been; none where it is not the reader's."""
         ...
 
     async def find_tasks(self, prefix: str, reader: Reader) -> tuple[str, ...]:

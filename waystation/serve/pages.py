@@ -58,7 +58,7 @@ from waystation.serve.bodies import (
     uploaded,
     usual_terms,
 )
-from waystation.serve.pictures import spent_days
+from waystation.serve.charts import spent_days
 from waystation.serve.principals import UNKNOWN_PRINCIPAL
 from waystation.serve.task_page import Links, cited_lines, exported_of, rendered, report_markup, run_file, shown_task
 from waystation.task_view import TaskFilter, pending

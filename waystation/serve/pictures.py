@@ -1,26 +1,20 @@
-"""A task in pictures: what it spent of its budget, its plan, and a lane for each agent over time with its legs, calls,
-compactions and pauses. And what all tasks have spent, day by day.
+"""A task in pictures: its plan, and a lane for each agent over time with its legs, calls, compactions and pauses.
 
 Drawn by the server, the lanes of events alone: marks are links, and nothing of it is code.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime, timedelta
-from functools import reduce
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
-from waystation.domain.amount import amount_text, dollars, limit_text, short_tokens
 from waystation.domain.events import TaskEvent
 from waystation.domain.plan import PLANNING_ID, PlanVersion
-from waystation.domain.progress import Spending, SpentBy, SpentLine, spent_by
-from waystation.domain.task import BudgetProgress
 
 WIDTH, LEFT, ROW, TOP = 960, 150, 30, 22
 """Of the picture, in its own units: the whole, room for names, a lane, room for the moments above."""
 THINNEST = 3.0
 """So wide a stretch is at least, however short it was."""
-CURVE_HEIGHT = 90
 MOST_CALLS = 80
 """Of a lane. With more, calls that follow each other are one mark: nobody can point at what is a few units wide."""
 MOST_TICKS, DAY = 5, 86_400
@@ -36,30 +30,6 @@ BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y = 190, 46, 50, 16
 """Of the plan's picture, in its own units."""
 LONGEST_LABEL = 22
 MarkKind = Literal["leg", "call", "waiting", "compacted", "rewound", "pause", "again"]
-
-
-class Bar(NamedTuple):
-    """Spent and reserved of a limit, in hundredths of it."""
-
-    spent: float
-    reserved: float
-    words: str
-
-
-def bar(budget: BudgetProgress) -> Bar:
-    """Of the unit that is closer to its end."""
-    parts = [
-        (spent / limit, reserved / limit)
-        for spent, reserved, limit in (
-            (budget.spent.tokens, budget.reserved.tokens, budget.limit.tokens),
-            (budget.spent.micro_usd, budget.reserved.micro_usd, budget.limit.micro_usd),
-        )
-        if limit
-    ]
-    spent, reserved = max(parts, default=(0.0, 0.0))
-    spent = min(spent, 1.0)
-    words = f"{amount_text(budget.spent)} of {limit_text(budget.limit)}"
-    return Bar(round(100 * spent, 2), round(100 * min(reserved, 1.0 - spent), 2), words)
 
 
 class Box(NamedTuple):
@@ -151,18 +121,23 @@ class Timeline(NamedTuple):
     left: int
     lanes: tuple[AgentLane, ...]
     ticks: tuple[Tick, ...]
-    spent: str
-    """Points of a line: tokens spent by all, over time."""
-    spent_words: str
 
 
-class _Clock(NamedTuple):
+class TimeAxis(NamedTuple):
+    """Where moments of a task stand, in its lanes and under its curves."""
+
     first: datetime
     last: datetime
 
     def at(self, moment: datetime) -> float:
+        """How far to the right."""
         whole = (self.last - self.first).total_seconds() or 1.0
         return round(LEFT + (WIDTH - LEFT - 10) * (moment - self.first).total_seconds() / whole, 1)
+
+
+def time_axis(events: Sequence[TaskEvent], now: datetime | None) -> TimeAxis:
+    """From a task's first event to its last one, or to `now` while it is not over."""
+    return TimeAxis(events[0].at, max([events[-1].at, *([now] if now else [])]))
 
 
 def timeline(events: Sequence[TaskEvent], now: datetime | None) -> Timeline | None:
@@ -170,7 +145,7 @@ def timeline(events: Sequence[TaskEvent], now: datetime | None) -> Timeline | No
     of_agents = [one for one in events if one.agent]
     if not of_agents:
         return None
-    clock = _Clock(events[0].at, max([events[-1].at, *([now] if now else [])]))
+    clock = time_axis(events, now)
     by_agent: defaultdict[str, list[TaskEvent]] = defaultdict(list)
     for one in events:
         agent = one.agent or (PLANNING_ID if one.kind == "planned" and PLANNING_ID in by_agent else "")
@@ -181,11 +156,10 @@ def timeline(events: Sequence[TaskEvent], now: datetime | None) -> Timeline | No
         AgentLane(agent, TOP + row * ROW, _marks(own, clock, now), _context(own, clock, TOP + row * ROW, fullest))
         for row, (agent, own) in enumerate(by_agent.items())
     )
-    points, words = _spent(events, clock)
-    return Timeline(WIDTH, TOP + len(lanes) * ROW + 6, LEFT, lanes, _ticks(clock), points, words)
+    return Timeline(WIDTH, TOP + len(lanes) * ROW + 6, LEFT, lanes, _ticks(clock))
 
 
-def _marks(events: Sequence[TaskEvent], clock: _Clock, now: datetime | None) -> tuple[Mark, ...]:
+def _marks(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) -> tuple[Mark, ...]:
     found = [*_legs(events, clock, now), *_pauses(events, clock, now), *_calls(events, clock)]
     for one in events:
         if one.kind in {"compacted", "rewound"}:
@@ -194,7 +168,7 @@ def _marks(events: Sequence[TaskEvent], clock: _Clock, now: datetime | None) -> 
     return tuple(found)
 
 
-def _legs(events: Sequence[TaskEvent], clock: _Clock, now: datetime | None) -> list[Mark]:
+def _legs(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) -> list[Mark]:
     """From the attempt that took the agent over to the leg's end."""
     found: list[Mark] = []
     began: datetime | None = None
@@ -223,7 +197,7 @@ def _legs(events: Sequence[TaskEvent], clock: _Clock, now: datetime | None) -> l
     return found
 
 
-def _pauses(events: Sequence[TaskEvent], clock: _Clock, now: datetime | None) -> list[Mark]:
+def _pauses(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) -> list[Mark]:
     """From a request to its answer."""
     found: list[Mark] = []
     asked: datetime | None = None
@@ -238,7 +212,7 @@ def _pauses(events: Sequence[TaskEvent], clock: _Clock, now: datetime | None) ->
     return found
 
 
-def _calls(events: Sequence[TaskEvent], clock: _Clock) -> list[Mark]:
+def _calls(events: Sequence[TaskEvent], clock: TimeAxis) -> list[Mark]:
     """From each call to its reply; one that was never answered is told apart."""
     found: list[Mark] = []
     called: TaskEvent | None = None
@@ -272,19 +246,19 @@ def _together(calls: Sequence[Mark]) -> list[Mark]:
     return found
 
 
-def _stretch(kind: MarkKind, first: datetime, last: datetime, clock: _Clock, title: str, message: str = "") -> Mark:
+def _stretch(kind: MarkKind, first: datetime, last: datetime, clock: TimeAxis, title: str, message: str = "") -> Mark:
     x = clock.at(first)
     return Mark(kind, x, max(THINNEST, round(clock.at(last) - x, 1)), title, message)
 
 
-def _context(events: Sequence[TaskEvent], clock: _Clock, y: int, fullest: int) -> str:
+def _context(events: Sequence[TaskEvent], clock: TimeAxis, y: int, fullest: int) -> str:
     calls = [one for one in events if one.context]
     if len(calls) < 2:
         return ""
-    return _line((clock.at(one.at), y + ROW - 4 - (ROW - 8) * one.context / fullest) for one in calls)
+    return line_of((clock.at(one.at), y + ROW - 4 - (ROW - 8) * one.context / fullest) for one in calls)
 
 
-def _line(points: Iterable[tuple[float, float]]) -> str:
+def line_of(points: Iterable[tuple[float, float]]) -> str:
     """The points of a line, without those that stand where the one before them does; the last is kept."""
     found: list[tuple[float, float]] = []
     for x, y in points:
@@ -295,156 +269,10 @@ def _line(points: Iterable[tuple[float, float]]) -> str:
     return " ".join(f"{x:g},{round(y, 1):g}" for x, y in found)
 
 
-def _spent(events: Sequence[TaskEvent], clock: _Clock) -> tuple[str, str]:
-    whole = sum(one.tokens for one in events)
-    if not whole:
-        return "", ""
-    points, spent = [(float(LEFT), float(CURVE_HEIGHT))], 0
-    for one in events:
-        if one.tokens:
-            before, spent = spent, spent + one.tokens
-            x = clock.at(one.at)
-            points += [(x, _height(before, whole)), (x, _height(spent, whole))]
-    return _line([*points, (WIDTH - 10.0, _height(spent, whole))]), f"{whole:,} tokens, cached ones included"
-
-
-def _height(spent: int, whole: int) -> float:
-    return CURVE_HEIGHT - (CURVE_HEIGHT - 14) * spent / whole
-
-
-def _ticks(clock: _Clock) -> tuple[Tick, ...]:
+def _ticks(clock: TimeAxis) -> tuple[Tick, ...]:
     """At round moments: what was rounded for its words alone would stand at the wrong place."""
     whole = (clock.last - clock.first).total_seconds()
     step = next((one for one in TICK_STEPS if one * MOST_TICKS >= whole), whole)
     size, unit = next(one for one in TICK_UNITS if one[0] <= max(step, 1))
     each = [step * number for number in range(1 + int(whole / step))]
     return tuple(Tick(clock.at(clock.first + timedelta(seconds=at)), f"{at / size:.4g} {unit}") for at in each)
-
-
-DAYS_HEIGHT, DAYS_LEFT, DAYS_FOOT = 220, 84, 24
-"""Of the picture of days: the whole, room for amounts beside it, room for dates below."""
-APART = 6
-"""So many groups have a colour of their own; what others spent is drawn as one."""
-MOST_DATES, MOST_STEPS = 8, 4
-
-
-class SpentGroup(NamedTuple):
-    """A task, a role or a model, with what was spent for it. `colour`: a number up to `APART`, of those without one."""
-
-    name: str
-    label: str
-    spent: SpentLine
-    colour: int
-
-
-class Stack(NamedTuple):
-    """A part of a day's bar."""
-
-    colour: int
-    y: float
-    height: float
-    title: str
-
-
-class DayBar(NamedTuple):
-    """What was spent on one day; `label` where its date stands below."""
-
-    day: date
-    x: float
-    width: float
-    stacks: tuple[Stack, ...]
-    spent: SpentLine
-    label: str
-
-
-class SpentDays(NamedTuple):
-    """The whole picture, in dollars if any price is known, else in fresh tokens."""
-
-    width: int
-    height: int
-    left: int
-    foot: int
-    """Where bars stand."""
-    bars: tuple[DayBar, ...]
-    steps: tuple[tuple[float, str], ...]
-    """Heights of lines, with their amounts."""
-    groups: tuple[SpentGroup, ...]
-    """The dearest first."""
-
-
-class _Scale(NamedTuple):
-    """How amounts are drawn: dollars, or fresh tokens."""
-
-    in_dollars: bool
-    step: int
-    steps: int
-
-    def size(self, line: SpentLine) -> int:
-        return line.cost_micro_usd if self.in_dollars else line.usage.fresh
-
-    def words(self, amount: int) -> str:
-        return dollars(amount) if self.in_dollars else f"{amount:,} tokens"
-
-    def y(self, amount: int) -> float:
-        foot = DAYS_HEIGHT - DAYS_FOOT
-        return round(foot - (foot - 14) * amount / (self.step * self.steps), 1)
-
-
-def spent_days(spending: Spending, by: SpentBy) -> SpentDays:
-    """A bar for each day, with nothing where nothing was spent."""
-    by_day: defaultdict[date, list[SpentLine]] = defaultdict(list)
-    for line in spending.lines:
-        by_day[line.day].append(line)
-    scale = _scale(spending, by_day.values())
-    whole = spent_by(spending.lines, by)
-    dearest = sorted(whole, key=lambda name: (-scale.size(whole[name]), -whole[name].usage.total, name))
-    groups = {
-        name: SpentGroup(name, spending.titles.get(name) or name, whole[name], min(place, APART))
-        for place, name in enumerate(dearest)
-    }
-    days = spending.days.each
-    each, dated = (WIDTH - DAYS_LEFT) / len(days), -(-len(days) // MOST_DATES)
-    bars = tuple(
-        DayBar(
-            day=day,
-            x=round(DAYS_LEFT + place * each, 1),
-            width=round(each * 5 / 6, 1),
-            stacks=_stacks(day, spent_by(by_day[day], by), groups, scale),
-            spent=_sum(by_day[day], day),
-            label=f"{day:%d %b}" if place % dated == 0 else "",
-        )
-        for place, day in enumerate(days)
-    )
-    amounts = [number * scale.step for number in range(scale.steps + 1)]
-    # What is too long for its room beside the picture would lose its first digits.
-    steps = tuple(
-        (scale.y(one), dollars(one) if scale.in_dollars else f"{short_tokens(one)} tokens") for one in amounts
-    )
-    return SpentDays(WIDTH, DAYS_HEIGHT, DAYS_LEFT, DAYS_HEIGHT - DAYS_FOOT, bars, steps, tuple(groups.values()))
-
-
-def _scale(spending: Spending, by_day: Iterable[Sequence[SpentLine]]) -> _Scale:
-    """With steps of 1, 2 or 5 and noughts, so many that the longest bar fits."""
-    plain = _Scale(in_dollars=spending.total.cost_micro_usd > 0, step=1, steps=1)
-    most = max([sum(map(plain.size, day)) for day in by_day], default=0)
-    step = next(step for noughts in range(20) for one in (1, 2, 5) if (step := one * 10**noughts) * MOST_STEPS >= most)
-    return plain._replace(step=step, steps=max(1, -(-most // step)))
-
-
-def _sum(lines: Iterable[SpentLine], day: date) -> SpentLine:
-    return reduce(SpentLine.__add__, lines, SpentLine(day=day, task_id="", role="", model=""))
-
-
-def _stacks(
-    day: date, spent: Mapping[str, SpentLine], groups: Mapping[str, SpentGroup], scale: _Scale
-) -> tuple[Stack, ...]:
-    """The dearest group of all days at the foot."""
-    found: list[Stack] = []
-    under = 0
-    for name in (name for name in groups if name in spent and scale.size(spent[name])):
-        amount = scale.size(spent[name])
-        y, below = scale.y(under + amount), scale.y(under)
-        title = f"{day:%d %b}, {groups[name].label}: {scale.words(amount)}"
-        found.append(Stack(groups[name].colour, y, round(below - y, 1), title))
-        under += amount
-    return tuple(found)

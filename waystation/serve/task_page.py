@@ -36,8 +36,9 @@ from waystation.domain.foreign import plain, said_name
 from waystation.domain.privacy import PLACEHOLDER
 from waystation.domain.progress import Bill
 from waystation.markdown import exported_report
+from waystation.serve.charts import Curve, bar, curves
 from waystation.serve.listeners import KnownEvents
-from waystation.serve.pictures import BOX_HEIGHT, BOX_WIDTH, Picture, Timeline, bar, picture, timeline
+from waystation.serve.pictures import BOX_HEIGHT, BOX_WIDTH, Picture, Timeline, picture, time_axis, timeline
 from waystation.task_view import PendingApproval, TaskView
 
 FOLDER = Path(__file__).parent
@@ -128,6 +129,7 @@ class ShownTask(NamedTuple):
     now: datetime
     bill: Bill
     lanes: Timeline | None
+    curves: tuple[Curve, ...]
     graph: Picture | None
     report: Markup | None
     links: Links
@@ -145,11 +147,14 @@ async def shown_task(
     progress, now = view.progress, utc_now()
     states = {step.id: str(step.state) for step in progress.steps}
     exported = await exported_of(client, view)
+    payments = await client.payments(task_id)
+    until = None if progress.phase.over else now
     return ShownTask(
         view=view,
         now=now,
-        bill=await client.bill(task_id),
-        lanes=timeline(events, None if progress.phase.over else now),
+        bill=payments.bill,
+        lanes=timeline(events, until),
+        curves=curves(payments, progress, time_axis(events, until)) if events else (),
         graph=picture(view.plans[-1], states) if view.plans else None,
         report=None if exported is None else await report_markup(exported, task_id, kind),
         links=Links(task_id, kind),

@@ -7,17 +7,17 @@ even these is dead.
 Web search by the provider's own tool: one bounded call of the Messages API for each search.
 """
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.resources import files
 
 import httpx2
-from anthropic import NOT_GIVEN, APIStatusError, AsyncAnthropic, AsyncStream
+from anthropic import NOT_GIVEN, AnthropicError, APIConnectionError, APIStatusError, AsyncAnthropic, AsyncStream
 from anthropic.lib.streaming import AsyncMessageStream, ParsedMessageStopEvent
 from anthropic.types import Message as WireMessage
 from anthropic.types import RawMessageStreamEvent, TextBlock, WebSearchTool20260318Param, WebSearchToolResultBlock
 
 from waystation.adapters.anthropic import wire
-from waystation.adapters.anthropic.errors import is_missing, vendor_errors
 from waystation.adapters.anthropic.platforms import MessagesClient, sdk_client
 from waystation.adapters.anthropic.wire import usage_of
 from waystation.connections import (
@@ -25,13 +25,16 @@ from waystation.connections import (
     CUT_OFF,
     USUAL_PATIENCE,
     Patience,
+    VendorRefusal,
+    broken,
+    fault_of,
     no_stream,
     silence_limit,
     token_count,
 )
 from waystation.domain.budget import Usage
 from waystation.domain.endpoints import ModelEndpoint
-from waystation.domain.errors import ReplyUnfit
+from waystation.domain.errors import KeyRefused, ModelError, ModelRejected, ReplyUnfit
 from waystation.domain.foreign import tagged
 from waystation.domain.web import EVERYTHING, SEARCH_OUTPUT_TOKENS, Domains, Searched, WebHit
 from waystation.ports import ModelReply, ModelRequest
@@ -62,7 +65,7 @@ class AnthropicModel:
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Ask once; see `ChatModel`."""
         prompt = wire.request_parameters(request, self._endpoint.of(request.model))
-        with vendor_errors(self._no_credentials):
+        with _vendor_errors(self._no_credentials):
             return wire.reply(await self._streamed(prompt, request.max_output))
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
@@ -71,11 +74,11 @@ class AnthropicModel:
         if capable.counts is False or request.model in self._uncounted:
             return None
         prompt = wire.request_parameters(request, capable)
-        with vendor_errors(self._no_credentials):
+        with _vendor_errors(self._no_credentials):
             try:
                 answer = await self._client.messages.count_tokens(**prompt, timeout=silence_limit(COUNT_SECONDS))
             except APIStatusError as error:
-                if not is_missing(error):
+                if not _is_missing(error):
                     raise
             else:
                 if (counted := wire.count_of(answer)) is not None:
@@ -149,7 +152,7 @@ class AnthropicSearch:
 
     async def search(self, query: str, limit: int) -> Searched:
         """See `WebSearch`. Denied domains are not found, and only allowed ones where some are listed."""
-        with vendor_errors():
+        with _vendor_errors():
             answer = await self._client.messages.create(
                 model=self._model,
                 max_tokens=SEARCH_OUTPUT_TOKENS,
@@ -233,3 +236,57 @@ def _usage(answer: WireMessage) -> Usage:
     made = sum(isinstance(block.content, Sequence) for block in results)  # those that failed are not billed
     searches = token_count(counted) or made
     return Usage(**usage_of(answer).model_dump(exclude={"searches"}), searches=searches)
+
+
+_NO_SUCH_CALL = (404, 405, 501)
+_UNSUPPORTED = ("not supported", "unsupported", "not implemented", "not available")
+
+
+@contextmanager
+def _vendor_errors(no_credentials: tuple[type[Exception], ...] = ()) -> Generator[None]:
+    """Raise ours for every error of the SDK, of its HTTP client, and of those who find credentials.
+
+    Raises:
+        ModelUnavailable: worth another attempt.
+        SpendingLimitReached: the provider wants money first.
+        ModelRejected: another attempt changes nothing.
+        ReplyBlocked: nor does it here, but this one may have been billed.
+    """
+    try:
+        yield
+    except (AnthropicError, httpx2.HTTPError) as error:
+        raise _ours(error) from None
+    except no_credentials as error:
+        named = type(error).__name__
+        raise KeyRefused(f"this worker has no credentials that the endpoint could take ({named})") from None
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        # The SDK validates nothing that it receives: a malformed stream surfaces as whatever breaks first.
+        raise ReplyUnfit(f"the model's reply could not be read ({type(error).__name__})") from None
+
+
+def _ours(error: AnthropicError | httpx2.HTTPError) -> ModelError:
+    """Our error for one of the SDK's or of its HTTP client's."""
+    match error:
+        case APIStatusError():
+            return _refusal(error).error
+        case APIConnectionError() | httpx2.HTTPError():
+            return broken(error.__cause__ or error)
+        case _:
+            return ModelRejected(f"the provider's client cannot make the call ({type(error).__name__})")
+
+
+def _is_missing(error: APIStatusError) -> bool:
+    """Whether the endpoint does not have such a call: by its status, or by its words with one that says less."""
+    words = fault_of(error.body).words.lower()
+    return error.status_code in _NO_SUCH_CALL or (
+        error.status_code == 400 and any(sign in words for sign in _UNSUPPORTED)
+    )
+
+
+def _refusal(error: APIStatusError) -> VendorRefusal:
+    """Nothing that comes from there was validated: kinds and words may be anything, and in any server's shape."""
+    fault = fault_of(error.body)
+    kind = error.type if error.status_code < 400 else error.error_code or fault.kind
+    return VendorRefusal(
+        error.status_code, str(kind or ""), fault.words, error.request_id or "", error.response.headers
+    )

@@ -52,14 +52,13 @@ from waystation.domain.ownership import OfSession, OfTenant, Reader
 from waystation.domain.plan import PLANNING_ID, Plan, PlanVersion
 from waystation.domain.progress import (
     MOST_SPENT_LINES,
-    Bill,
     Days,
     KnownSession,
     Paid,
+    Payments,
     Spending,
     SpentLine,
     Unanswered,
-    bill,
     spent_in,
 )
 from waystation.domain.signals import TOLD, UPDATED
@@ -226,17 +225,16 @@ class SqlBills(StorePart):
     """What tasks have cost."""
 
     @reading
-    async def bill(self, connection: AsyncConnection, task_id: str, reader: Reader) -> Bill:
-        """The task's bill so far; empty for a task that has called no model, and one that is not the reader's."""
+    async def payments(self, connection: AsyncConnection, task_id: str, reader: Reader) -> Payments:
+        """The task's calls so far; none for a task that has called no model, and one that is not the reader's."""
         own = await bodies(
             connection, select(runs.c.run_id, runs.c.proof).where(runs.c.task_id == task_id, owned(runs, reader))
         )
         paid = select(charges).where(charges.c.run_id.in_(own))
         open_calls = select(intents).where(intents.c.run_id.in_(own))
-        return bill(
-            [_paid(row) for row in (await connection.execute(paid.order_by(charges.c.ordinal))).mappings()],
-            [_unanswered(row) for row in (await connection.execute(open_calls.order_by(intents.c.ordinal))).mappings()],
-        )
+        found = (await connection.execute(paid.order_by(charges.c.ordinal))).mappings()
+        silent = (await connection.execute(open_calls.order_by(intents.c.ordinal))).mappings()
+        return Payments(paid=tuple(map(_paid, found)), unanswered=tuple(map(_unanswered, silent)))
 
     @reading
     async def spending(self, connection: AsyncConnection, days: Days, reader: Reader) -> Spending:
