@@ -1,10 +1,12 @@
 """What other sites, other tenants and foreign words try on `waystation serve`, and what a person sees there."""
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
+from socket import create_server
 
 import httpx2
 import pytest
@@ -25,7 +27,7 @@ from waystation.domain.task import Approval, BudgetProgress, SourceDocument, Tas
 from waystation.markdown import as_html
 from waystation.serve.access import COOKIE, MOST_BODY_BYTES, SignIn
 from waystation.serve.api import v1
-from waystation.serve.app import LetIn, Site, application
+from waystation.serve.app import LetIn, Site, SiteServer, application
 from waystation.serve.bodies import unless_refused
 from waystation.serve.charts import bar
 from waystation.serve.pages import error_page, pages
@@ -181,7 +183,7 @@ async def test_cookies_of_other_programs_do_not_hide_ours(settings: Settings) ->
     assert answer.status_code == 200
 
 
-async def test_a_failure_nobody_foresaw_is_told_without_its_words(settings: Settings) -> None:
+async def test_failures_nobody_foresaw_are_told_without_their_words_one_after_the_other(settings: Settings) -> None:
     broken = APIRouter(prefix="/v1")
 
     @broken.get("/broken")
@@ -190,13 +192,19 @@ async def test_a_failure_nobody_foresaw_is_told_without_its_words(settings: Sett
 
     async with await Client.connect(settings) as client:
         app = application(SITE._replace(api=broken), client, settings.tenant, LetIn(ACCESS))
-        transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
-        async with httpx2.AsyncClient(transport=transport, base_url=HERE) as asking:
-            answer = await asking.get("/v1/broken", headers=BEARER)
-    assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
-    assert "RuntimeError" in answer.text
-    assert "the words" not in answer.text
-    assert "content-security-policy" in answer.headers
+        with create_server(("127.0.0.1", 0)) as listener:
+            running = asyncio.create_task(SiteServer(app).until_cancelled(listener))
+            async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}") as asking:
+                asked = {**BEARER, "Host": HERE.removeprefix("http://")}
+                answers = [await asking.get("/v1/broken", headers=asked) for _ in range(3)]
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+    for answer in answers:
+        assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
+        assert answer.headers["connection"] == "close", "who sends the next request on it would be cut off"
+        assert "RuntimeError" in answer.text
+        assert "the words" not in answer.text
+        assert "content-security-policy" in answer.headers
 
 
 async def test_every_form_for_a_task_has_an_id_of_its_own_so_that_a_second_click_finds_the_first(

@@ -144,13 +144,19 @@ def application(site: Site, client: Client, tenant: str, asked: LetIn) -> ASGIAp
         problem = _problem(error)
         return problem_response(*problem) if request.url.path.startswith("/v1/") else site.failed(request, *problem)
 
+    async def broken(request: Request, error: Exception) -> Response:
+        """The same of what nobody foresaw: the server ends the connection behind it, and so it has to say so."""
+        response = await told(request, error)
+        response.headers["Connection"] = "close"
+        return response
+
     # Streams of events are left as they are.
     app.add_middleware(GZipMiddleware, minimum_size=LEAST_PACKED_BYTES, compresslevel=PACKING_LEVEL)
     app.add_exception_handler(WaystationError, told)
     app.add_exception_handler(RequestValidationError, told)
     app.add_exception_handler(ValidationError, told)
     app.add_exception_handler(HTTPException, told)
-    app.add_exception_handler(Exception, told)
+    app.add_exception_handler(Exception, broken)
     return Guard(app, signs_in, asked.identities, site.failed)
 
 
