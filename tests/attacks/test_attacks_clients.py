@@ -1,6 +1,6 @@
 """The client over HTTP: what a token opens by it, and what nobody can ask for by saying so."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from tests.attacks.test_attacks_keys import NAME, NOON, applied, bearer, keys, settings
 from tests.ended_tasks import keep_ended_task
-from waystation import __version__
+from waystation import AsyncWaystation, __version__
 from waystation.client import Client, client_for
 from waystation.client.remote import CALLED, CALLS, PERMITS, VERSION_HEADER, Permit, RemoteClient
 from waystation.domain.amount import Limit
@@ -271,6 +271,49 @@ async def test_answers_of_anybody_in_between_are_told_from_the_servers(
     assert said in str(told.value)
     assert "\x1b" not in str(told.value)
     assert [one.url.host for one in asked] == ["a.example"]
+
+
+ODD: Any = 5
+ODD_TEXT: Any = "many"
+ODDITIES: tuple[tuple[Callable[[AsyncWaystation], Awaitable[object]], str], ...] = (
+    (lambda ws: ws.task(ODD), "a task is what was given back for it"),
+    (lambda ws: ws.approve(ODD), "a task is what was given back for it"),
+    (lambda ws: ws.tasks(most=ODD_TEXT), "most cannot be used: it should be a whole number"),
+    (lambda ws: ws.tasks(phases=ODD), "there are no phases 5"),
+    (lambda ws: ws.tasks(text=ODD), "text: it should be text"),
+    (lambda ws: ws.submit(ODD), "question: it should be text"),
+    (lambda ws: ws.submit("q", docs=ODD), "docs takes the path"),
+    (lambda ws: ws.submit("q", docs=__file__, accept=ODD), "accept: it should be a list"),
+    (lambda ws: ws.submit("q", docs=__file__, servers=ODD), "servers: it should be a list"),
+    (lambda ws: ws.submit("q", docs=__file__, mode=ODD), "mode: it should be 'hard', 'soft' or 'approval'"),
+)
+
+
+@pytest.mark.parametrize(("asking", "said"), ODDITIES)
+async def test_what_is_of_another_kind_in_a_notebook_is_refused_in_words(
+    asking: Callable[[AsyncWaystation], Awaitable[object]], said: str
+) -> None:
+    async with AsyncWaystation("http://127.0.0.1:9", "k") as ws:
+        with pytest.raises(BadInput) as told:
+            await asking(ws)
+    assert said in str(told.value)
+
+
+async def test_an_answer_without_an_end_is_not_read_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = list[int]()
+
+    class Endless(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncGenerator[bytes]:
+            while True:
+                sent.append(1_000)
+                yield b" " * 1_000
+
+    monkeypatch.setattr("waystation.client.remote.MOST_ANSWERED_BYTES", 1_000_000)
+    answer = httpx2.Response(200, headers={"content-type": "application/json"}, stream=Endless())
+    async with RemoteClient("https://a.example", "k", httpx2.MockTransport(lambda _: answer)) as client:
+        with pytest.raises(WaystationError, match="more than 1 MB"):
+            await client.tasks(TaskFilter())
+    assert sum(sent) == 1_001_000
 
 
 @pytest.mark.parametrize(

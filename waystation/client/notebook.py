@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from waystation.adapters.clock import utc_now
 from waystation.adapters.documents.sources import Loaded, load_documents
@@ -42,6 +42,7 @@ from waystation.task_view import TaskFilter
 AWAY_SECONDS, AGAIN_SECONDS = 60.0, 2.0
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_ModelT = TypeVar("_ModelT", bound=BaseModel)
 
 
 class AsyncWaystation:
@@ -133,7 +134,7 @@ class AsyncWaystation:
         self, *, session: str | None = None, phases: Sequence[TaskPhase | str] = (), text: str = "", most: int = 50
     ) -> ValueRows[KnownTask]:
         """The newest tasks; or all of a session, in these phases, with a text in their titles."""
-        wanted = TaskFilter(session=session, phases=frozenset(map(_phase, phases)), text=text)
+        wanted = _valid(TaskFilter, session=session, phases=_phases(phases), text=text)
         return ValueRows([KnownTask.of(one) for one in await self._there().tasks(wanted, most)])
 
     async def wait(
@@ -230,7 +231,11 @@ class AsyncWaystation:
         return ValueRows((await self._there().spending(days, session)).lines)
 
     async def _id(self, task: KnownTask | str) -> str:
-        return task.task_id if isinstance(task, KnownTask) else await self._there().resolve(task)
+        if isinstance(task, KnownTask):
+            return task.task_id
+        if not isinstance(task, str):  # pyright: ignore[reportUnnecessaryIsInstance]: a notebook's cell has no types
+            raise BadInput(f"a task is what was given back for it, its id or how that begins, and no {task!r}")
+        return await self._there().resolve(task)
 
     async def _became(self, task_id: str, request_id: str | None, answer: Answer) -> str:
         """A request that has become needless meanwhile fails nobody. Raises BadInput where another one was refused."""
@@ -249,21 +254,28 @@ class AsyncWaystation:
 def read_documents(docs: Sequence[Path | str] | Path | str) -> Loaded:
     """One file or folder, or several: a text alone is a path, and no sequence of signs."""
     given = [docs] if isinstance(docs, Path | str) else docs
-    return load_documents([Path(one).expanduser() for one in given])
+    try:
+        paths = [Path(one).expanduser() for one in given]
+    except TypeError:
+        raise BadInput("docs takes the path of a file or a folder, or a list of them") from None
+    return load_documents(paths)
 
 
-def _several(given: Sequence[str] | str) -> tuple[str, ...]:
+def _several(given: Sequence[str] | str) -> Sequence[str]:
     """One alone is meant as a whole."""
-    return (given,) if isinstance(given, str) else tuple(given)
+    return (given,) if isinstance(given, str) else given
 
 
-def _request(**said: object) -> TaskRequest:
+def _valid(kind: type[_ModelT], **said: object) -> _ModelT:
     """Raises BadInput with everything that is wrong."""
     try:
-        return TaskRequest.model_validate(said)
+        return kind.model_validate(said)
     except ValidationError as error:
         faults = (f"{'.'.join(map(str, fault.place))}: {fault.words}" for fault in malformed(error))
         raise BadInput("; ".join(faults)) from error
+
+
+_request = partial(_valid, TaskRequest)
 
 
 def _limit(written: str) -> Limit:
@@ -274,12 +286,12 @@ def _limit(written: str) -> Limit:
         raise BadInput(str(error)) from error
 
 
-def _phase(given: TaskPhase | str) -> TaskPhase:
+def _phases(given: Sequence[TaskPhase | str] | str) -> frozenset[TaskPhase]:
     """Raises BadInput."""
     try:
-        return TaskPhase(given)
-    except ValueError:
-        raise BadInput(f"there is no phase {given!r}: it is one of {', '.join(TaskPhase)}") from None
+        return frozenset(map(TaskPhase, _several(given)))
+    except (TypeError, ValueError):
+        raise BadInput(f"there are no phases {given!r}: they are {', '.join(TaskPhase)}") from None
 
 
 def _told(answer: Answer) -> str:

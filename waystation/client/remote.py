@@ -20,6 +20,7 @@ from waystation.client.schedules import Schedules
 from waystation.domain.approvals import By
 from waystation.domain.errors import BadInput, RequestConflict, UnknownTask, Unreachable, WaystationError
 from waystation.domain.foreign import plain
+from waystation.domain.value import malformed
 from waystation.settings import Settings
 from waystation.task_view import Draft
 
@@ -32,6 +33,8 @@ VERSION_HEADER = "waystation-version"
 """Header: values of the client change with its version."""
 ANSWER_PATIENCE = 120.0
 """A message to a task waits a minute for its effect."""
+MOST_ANSWERED_BYTES = 200_000_000
+"""Of an answer: a longer one is no server's of ours, or nothing that a program should hold at once."""
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _LIKE = "like https://waystation.example.org, or the one that `waystation serve` printed"
 _PROBLEM = TypeAdapter(dict[str, JsonValue])
@@ -73,9 +76,15 @@ class ClientCall(Generic[_P, _R]):
 
     def _sent(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, JsonValue]:
         given = self._signature.bind(None, *args, **kwargs).arguments
-        return {
-            name: one.dump_python(given[name], mode="json") for name, one in self.parameters.items() if name in given
-        }
+        return {name: self._as_json(name, one, given[name]) for name, one in self.parameters.items() if name in given}
+
+    def _as_json(self, name: str, kind: TypeAdapter[object], value: object) -> JsonValue:
+        """Raises BadInput for what is nothing of that kind."""
+        try:
+            return kind.dump_python(kind.validate_python(value), mode="json")
+        except ValidationError as error:
+            faults = "; ".join(dict.fromkeys(fault.words for fault in malformed(error)))
+            raise BadInput(f"{self.name}: {name} cannot be used: {faults}") from None
 
     def written(self, result: _R) -> bytes:
         """As it goes to whoever asked."""
@@ -133,15 +142,16 @@ class RemoteClient(Client):
     async def ask(self, name: str, role: Permit, given: Mapping[str, JsonValue]) -> bytes:
         """What the server answers, as JSON."""
         try:
-            answer = await self._http.post(f"{CALLED}{role}/{name}", json=given)
+            async with self._http.stream("POST", f"{CALLED}{role}/{name}", json=given) as answer:
+                content = await _content(self.address, answer)
         except httpx2.HTTPError as error:
             raise Unreachable(
-                f"{self.address} does not answer ({type(error).__name__}): see that `waystation serve` runs there, "
-                "and that WAYSTATION_SERVER names it"
+                f"{self.address} does not answer ({type(error).__name__}): see that it is the address of a "
+                "`waystation serve` that runs"
             ) from error
         if answer.status_code != HTTPStatus.OK or not _is_json(answer):
-            raise _failure(self.address, answer)
-        return answer.content
+            raise _failure(self.address, answer, content)
+        return content
 
     async def draft(self, task_id: str) -> Draft:
         """Refused: it is redacted on the spot, which takes hundreds of megabytes each time. Raises BadInput."""
@@ -170,6 +180,7 @@ class RemoteClient(Client):
     with_origins = over_http(Client.with_origins, "read")
     with_stored = over_http(Client.with_stored, "read")
     bill = over_http(Client.bill, "read")
+    payments = over_http(Client.payments, "read")
     spending = over_http(Client.spending, "read")
     sessions = over_http(Client.sessions, "read")
     transcript = over_http(Client.transcript, "read")
@@ -220,14 +231,27 @@ def _address(written: str) -> tuple[str, str]:
     return f"{parts.scheme}://{name}{'' if port is None else f':{port}'}", token
 
 
+async def _content(address: str, answer: httpx2.Response) -> bytes:
+    """Unpacked. Raises WaystationError for more than any answer of ours has."""
+    content = bytearray()
+    async for part in answer.aiter_bytes():
+        content += part
+        if len(content) > MOST_ANSWERED_BYTES:
+            raise WaystationError(
+                f"{address} answers with more than {MOST_ANSWERED_BYTES // 1_000_000} MB, which was not read to its "
+                "end: ask for less, one agent's transcript for example, or see what stands there"
+            )
+    return bytes(content)
+
+
 def _is_json(answer: httpx2.Response) -> bool:
     return answer.headers.get("content-type", "").partition(";")[0] == "application/json"
 
 
-def _failure(address: str, answer: httpx2.Response) -> WaystationError:
+def _failure(address: str, answer: httpx2.Response, content: bytes) -> WaystationError:
     """What was refused, or went wrong there; an answer of anybody in between is none of these."""
     try:
-        problem = _PROBLEM.validate_json(answer.content)
+        problem = _PROBLEM.validate_json(content)
     except ValidationError:
         status = f"{answer.status_code} {answer.reason_phrase}".strip()
         return Unreachable(f"{address} answers, but not as `waystation serve` does ({status}): see what stands there")

@@ -139,6 +139,13 @@ def application(site: Site, client: Client, tenant: str, asked: LetIn) -> ASGIAp
     app.mount("/static", StaticFiles(directory=site.files))
     app.router.routes.extend(_for_assistants(site.assistants))
 
+    # Streams of events are left as they are.
+    app.add_middleware(GZipMiddleware, minimum_size=LEAST_PACKED_BYTES, compresslevel=PACKING_LEVEL)
+    _tell_errors(app, site)
+    return Guard(app, signs_in, asked.identities, site.failed)
+
+
+def _tell_errors(app: FastAPI, site: Site) -> None:
     async def told(request: Request, error: Exception) -> Response:
         """The error as a problem, and on a page where a page was asked for."""
         problem = _problem(error)
@@ -150,14 +157,11 @@ def application(site: Site, client: Client, tenant: str, asked: LetIn) -> ASGIAp
         response.headers["Connection"] = "close"
         return response
 
-    # Streams of events are left as they are.
-    app.add_middleware(GZipMiddleware, minimum_size=LEAST_PACKED_BYTES, compresslevel=PACKING_LEVEL)
     app.add_exception_handler(WaystationError, told)
     app.add_exception_handler(RequestValidationError, told)
     app.add_exception_handler(ValidationError, told)
     app.add_exception_handler(HTTPException, told)
     app.add_exception_handler(Exception, broken)
-    return Guard(app, signs_in, asked.identities, site.failed)
 
 
 def _for_assistants(assistants: MCPServer[Any] | None) -> list[BaseRoute]:
