@@ -159,3 +159,9 @@ def test_the_inbox_is_a_line_a_request() -> None:
 01234567  plan-1          -                   plan of 3 steps     Which licence…\
 """)
     assert {line.cell_len for line in shown} == {80}
+
+
+def test_a_task_is_named_once_above_all_that_it_asks_for() -> None:
+    shown = inbox_text([waiting(ASKING), waiting(ASKING), waiting(ASKING, task_id="task-2")], NOON, 80)
+    assert [line for line in shown.splitlines() if line.startswith("task-")] == ["task-1  Why?", "task-2  Why?"]
+    assert shown.count("asks for 30,000 tokens more") == 3

@@ -101,10 +101,11 @@ def print_markdown(text: str) -> None:
     # Only reports are read so, and every command waits for what is imported above.
     from rich.markdown import Markdown  # noqa: PLC0415
 
+    from waystation.domain.citations import with_plain_places  # noqa: PLC0415
     from waystation.markdown import inert, inert_parser  # noqa: PLC0415
 
     page = Markdown("", code_theme="ansi_dark", hyperlinks=False)
-    page.parsed = inert_parser().parse(inert(text))
+    page.parsed = inert_parser().parse(inert(with_plain_places(text)))
     with result.use_theme(ON_ANY_BACKGROUND):
         result.print(page, width=min(result.width, LINE))
 

@@ -6,6 +6,7 @@ What a tool asks before it is called, as lines of a terminal that cannot pass fo
 import shlex
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import groupby
 from textwrap import wrap
 
 from waystation.cli.options import written
@@ -71,10 +72,12 @@ def asked_text(approval: Approval) -> str:
 
 
 def inbox_text(waiting: Sequence[PendingApproval], now: datetime, width: int) -> str:
-    """Everything that waits, in the order given, each under its task."""
-    return "\n\n".join(
-        "\n".join([*_wrapped(f"{one.task_id}  {one.title}", width), request_text(one, now, width)]) for one in waiting
-    )
+    """Everything that waits, in the order given, under its task: said once for requests that follow each other."""
+    found: list[str] = []
+    for (task_id, title), requests in groupby(waiting, key=lambda one: (one.task_id, one.title)):
+        first, *others = (request_text(one, now, width) for one in requests)
+        found += ["\n".join([*_wrapped(f"{task_id}  {title}", width), first]), *others]
+    return "\n\n".join(found)
 
 
 def request_text(one: PendingApproval, now: datetime, width: int) -> str:

@@ -178,6 +178,14 @@ def _marking_line(marked: tuple[int, str]) -> int:
     return marked[0]
 
 
+def with_plain_places(markdown: str) -> str:
+    """For people who read it: `[a.md:7]` where a citation is of one line or page."""
+    return CITATION.sub(
+        lambda match: f"[{match['document']}:{match['first']}]" if match["first"] == match["last"] else match[0],
+        markdown,
+    )
+
+
 def citations_in(markdown: str) -> tuple[Citation, ...]:
     """Every citation, in order, each combination of place and quotation once."""
     return tuple(dict.fromkeys(_citation(match, markdown) for match in CITATION.finditer(markdown)))
