@@ -20,6 +20,7 @@ from tests.attacks.test_attacks_assistants import OWN, assisted, keep_task
 from tests.end_to_end.shell import ROOT
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
+from waystation.cli.main import run
 from waystation.client.task_json import TaskJson
 from waystation.domain.task import reader_of
 from waystation.markdown import sections_of
@@ -266,3 +267,10 @@ async def test_a_prompt_that_cannot_be_had_is_refused_with_the_cause(
         with pytest.raises(MCPError, match=said) as refused:
             await asking.get_prompt(name, arguments)
     assert refused.value.code == INVALID_PARAMS
+
+
+def test_a_name_that_no_assistant_can_have_is_refused_where_it_was_given(
+    without_server: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["mcp", "--client", "My Desk"]) == 2
+    assert capsys.readouterr().err.startswith("waystation: --client is 'My Desk': a name has lower-case letters")

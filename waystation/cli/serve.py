@@ -220,6 +220,10 @@ async def _serve(settings: Settings, identities: Identities, listener: socket, n
     say("stopped")
 
 
+_CLIENT_NAME = proven(r"\A[a-z0-9][a-z0-9-]{0,59}\Z")
+"""As the setting `mcp_client` has it."""
+
+
 @app.command("mcp")
 def mcp(
     root: Annotated[
@@ -234,7 +238,14 @@ def mcp(
 
     Assistants start this themselves: `waystation mcp --root ~/papers` is what their configuration wants.
     """
-    asyncio.run(_mcp(Settings() if client is None else Settings(mcp_client=client), root or []))
+    settings = Settings()
+    if client is not None:
+        if not _CLIENT_NAME.fullmatch(client):
+            raise BadInput(
+                f"--client is {client!r}: a name has lower-case letters, digits and -, no - first, 60 at most"
+            )
+        settings = settings.model_copy(update={"mcp_client": client})
+    asyncio.run(_mcp(settings, root or []))
 
 
 async def _mcp(settings: Settings, roots: list[Path]) -> None:
@@ -278,7 +289,9 @@ def make(
     name: Annotated[str, typer.Argument(help="Who answers with it: it stands in audits as a name that was verified.")],
     role: Annotated[
         KeyRole,
-        typer.Option(help="What it may: read, submit (and steer), or approve, too; assistant: ask at /mcp alone."),
+        typer.Option(
+            metavar="ROLE", help="What it may: read, submit (and steer), or approve, too; assistant: ask at /mcp alone."
+        ),
     ] = "read",
     tenant: Annotated[str | None, typer.Option(help="Whose tasks it opens; by default the settings' tenant.")] = None,
     as_json: JsonOption = False,
