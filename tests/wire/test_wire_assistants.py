@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -110,6 +111,9 @@ async def test_tools_say_what_they_do_to_the_world(settings: Settings) -> None:
     assert None not in schemas.values()
     status = schemas["task_status"] or {}
     assert status["properties"].keys() == TaskJson.model_fields.keys()
+    # Formats that JSON Schema does not have are warned of by clients, with every list.
+    formats = set(re.findall(r'"format": "([^"]*)"', json.dumps([one.model_dump(mode="json") for one in tools])))
+    assert formats <= {"date-time", "uri"}
     assert "grant" not in next(tool for tool in tools if tool.name == "approve").input_schema["properties"]
 
 
