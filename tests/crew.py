@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import NamedTuple
@@ -76,6 +77,15 @@ class Gate:
             self._held.remove(call)
             self.reached.set()
             await self.opened.wait()
+
+
+class Deaf(Gate):
+    """Calls that are answered although their activity is to end: as if they had been done before it heard of that."""
+
+    async def __call__(self, call: Call) -> None:
+        """See base class."""
+        with suppress(asyncio.CancelledError):
+            await super().__call__(call)
 
 
 async def _nothing(call: Call) -> None:

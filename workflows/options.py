@@ -1,8 +1,10 @@
-"""How activities are scheduled: queues, time-outs, retries."""
+"""How activities are scheduled: queues, time-outs, retries, and what a cancellation of their workflow does."""
 
+import asyncio
 from datetime import timedelta
 from typing import TypedDict
 
+from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.workflow import ActivityCancellationType, ActivityConfig
 
@@ -61,3 +63,11 @@ RECONCILE: Interval = {"timeout": timedelta(minutes=5), "timeout_summary": "look
 def named(config: ActivityConfig, summary: str) -> ActivityConfig:
     """The same options, with the summary that the Temporal UI shows on the timeline (400 bytes at most)."""
     return {**config, "summary": summary}
+
+
+def heed_cancellation() -> None:
+    """Raises CancelledError where the workflow is to end, and an activity was done before it heard of that: its caller
+    gets the result then, and nothing else.
+    """
+    if workflow.cancellation_reason() is not None:
+        raise asyncio.CancelledError

@@ -19,7 +19,7 @@ from waystation.domain.names import SUBAGENT_NEWS, SUBAGENT_WORKFLOW
 from waystation.domain.progress import run_details
 from waystation.domain.roles import role_spec
 from waystation.domain.value import Value
-from workflows.options import CONTEXT, LEG, SHORT, named
+from workflows.options import CONTEXT, LEG, SHORT, heed_cancellation, named
 
 
 class RunBoard(Protocol):
@@ -135,6 +135,7 @@ class SubagentWorkflow:
         """The run as it is when it can go no further on its own, or was called back."""
         self.keep(start.run)
         while not (self._called_back or workflow.info().is_continue_as_new_suggested()):
+            heed_cancellation()
             match self._run.next_move():
                 case RunLeg(request=request):
                     await self._tell()

@@ -22,7 +22,7 @@ from workflows.approvals import BudgetGate, ask_about_plan, wait_for_agreement
 from workflows.board import Board
 from workflows.delivery import Ending, despite_cancellation, revise_if_due, sent_back
 from workflows.inbox import Inbox
-from workflows.options import CONTEXT_SHORT, LEG, SHORT, named
+from workflows.options import CONTEXT_SHORT, LEG, SHORT, heed_cancellation, named
 
 
 class Crew:
@@ -104,6 +104,7 @@ class TaskWorkflow:
         try:
             self._board.change(await taken_over(start) or self._board.state)
             await self._plan(start)
+            heed_cancellation()
             if not await wait_for_agreement(self._board):
                 await self._continue_as_new(start)
             await self._steps(start)
@@ -186,6 +187,7 @@ class TaskWorkflow:
         while not (self._board.state.all_done or self._board.state.cancelled):
             if not self._board.parking:
                 await revise_if_due(self._board)
+            heed_cancellation()
             if not self._board.stopping:
                 self._start_ready(start)
             await workflow.wait_condition(self._anything_new)

@@ -156,7 +156,8 @@ async def test_what_was_said_goes_out_where_it_is_asked_for_and_redacted_alone(
     await feed_of(store, redactor=PlainRedactor({"Reply": "REPLY", "Question": "QUESTION"})).send()
     (chat, *_) = [span for span in receiver.spans if span.operation == "chat"]
     said = json.loads(str(chat.attributes["gen_ai.output.messages"]))
-    assert said == [{"role": "assistant", "parts": [{"type": "text", "content": "REPLY 0 – “so”"}]}]
+    parts = [{"type": "text", "content": "REPLY 0 – “so”"}]
+    assert said == [{"role": "assistant", "parts": parts, "finish_reason": ""}]
     assert not [body for body in receiver.raw if b"Reply" in body or b"Question" in body]
 
 

@@ -70,12 +70,12 @@ async def keep_task(settings: Settings, session: str, *, spent: int | None = Non
 
 
 @asynccontextmanager
-async def assisted(settings: Settings, *roots: Path) -> AsyncGenerator[AssistantClient]:
+async def assisted(settings: Settings, *roots: Path, mode: str = "auto") -> AsyncGenerator[AssistantClient]:
     async with await Client.connect(settings) as client:
         server = AssistantServer(
             Assistant(client, settings, AssistantRights.of(settings, roots), MemoryReader(settings))
         )
-        async with AssistantClient(server) as asking:
+        async with AssistantClient(server, mode=mode) as asking:
             yield asking
 
 

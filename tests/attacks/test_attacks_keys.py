@@ -130,7 +130,7 @@ async def test_a_key_opens_its_own_tenant_and_another_ones_task_is_as_unknown_as
     assert foreign.text.replace(task, "T") == none.text.replace("task-0123456789abcdef", "T")
 
 
-async def test_no_key_opens_the_address_of_assistants_nor_does_their_token_from_elsewhere(
+async def test_no_key_of_a_person_opens_the_address_of_assistants_nor_does_their_token_from_elsewhere(
     settings: Settings, keys: ApiKeys
 ) -> None:
     _, key = keys.make("Ada", settings.tenant, "approve", NOON)

@@ -26,6 +26,7 @@ WITHOUT_A_PLATFORM = (
     "waystation secrets list",
     "waystation secrets forget WIKI_TOKEN",
     'waystation keys make "Ada Lovelace" --role approve',
+    "waystation keys make desk --role assistant",
     "waystation keys list",
     "waystation store migrate",
     "waystation store reseal",

@@ -264,6 +264,7 @@ def test_what_was_said_is_in_no_attribute_and_apart_in_the_form_of_the_conventio
                     {"type": "text", "content": SECRET},
                     {"type": "tool_call", "name": "search_documents", "arguments": {"query": SECRET}},
                 ],
+                "finish_reason": "tool_use",
             }
         ],
     }

@@ -1,22 +1,31 @@
 """What an assistant is told of the MCP server, and the shapes in which it gets a report."""
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
+from anyio import create_memory_object_stream
 from inline_snapshot import snapshot
-from mcp.types import TextContent
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+from mcp.types import INVALID_PARAMS, JSONRPCError, TextContent, jsonrpc_message_adapter
+from pydantic import ValidationError
 
 from tests.attacks.test_attacks_assistants import OWN, assisted, keep_task
 from tests.end_to_end.shell import ROOT
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
+from waystation.cli.main import run
 from waystation.client.task_json import TaskJson
 from waystation.domain.task import reader_of
 from waystation.markdown import sections_of
+from waystation.serve.app import pass_on
 from waystation.serve.assistants import ReportPart
 from waystation.settings import Settings
 
@@ -102,6 +111,9 @@ async def test_tools_say_what_they_do_to_the_world(settings: Settings) -> None:
     assert None not in schemas.values()
     status = schemas["task_status"] or {}
     assert status["properties"].keys() == TaskJson.model_fields.keys()
+    # Formats that JSON Schema does not have are warned of by clients, with every list.
+    formats = set(re.findall(r'"format": "([^"]*)"', json.dumps([one.model_dump(mode="json") for one in tools])))
+    assert formats <= {"date-time", "uri"}
     assert "grant" not in next(tool for tool in tools if tool.name == "approve").input_schema["properties"]
 
 
@@ -174,3 +186,95 @@ def test_over_streams_it_ends_when_it_is_told_to(how: str, tmp_path: Path) -> No
             server.wait(60)
         rest, said = server.communicate(timeout=60)
     assert (rest, said) == ("", "")
+
+
+def call_of(task: str) -> str:
+    asked = '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"task_status","arguments":{"task":TASK}}}'
+    return asked.replace("TASK", task)
+
+
+NOT_MESSAGES = {
+    call_of(r'"\ud800"'): (2, -32700),
+    call_of("9" * 5_000): (None, -32700),
+    call_of("[" * 5_000 + "]" * 5_000): (None, -32700),
+    '{"jsonrpc":"2.0","id":"\\ud800","method":"tools/list"}': (None, -32700),
+    '{"jsonrpc":"2.0","id":3,': (None, -32700),
+    "hello": (None, -32700),
+    '[{"jsonrpc":"2.0","id":4,"method":"tools/list"}]': (None, -32600),
+    '{"jsonrpc":"2.0","id":5,"method":"tools/call","params":[1]}': (5, -32600),
+    '{"id":"six","method":"ping"}': ("six", -32600),
+}
+"""Lines that are none, with the id and code of their answers."""
+
+
+def test_over_streams_a_line_that_is_no_message_is_answered_and_the_session_goes_on(tmp_path: Path) -> None:
+    home = {"WAYSTATION_HOME": str(tmp_path / "home"), "WAYSTATION_OFFLINE": "true"}
+    silent = ("", '{"jsonrpc":"2.0","method":"notifications/x","params":[1]}')
+    lines = [*silent, *NOT_MESSAGES, '{"jsonrpc":"2.0","id":9,"method":"ping"}']
+    with subprocess.Popen(
+        [sys.executable, "-m", "waystation.cli.main", "mcp"],
+        cwd=ROOT,
+        env={**os.environ, **home},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(HELLO)
+        server.stdin.flush()
+        assert '"serverInfo"' in server.stdout.readline()
+        server.stdin.write("".join(f"{line}\n" for line in lines))
+        server.stdin.flush()
+        *refused, last = [json.loads(server.stdout.readline()) for _ in (*NOT_MESSAGES, "ping")]
+        rest = server.communicate(timeout=60)
+    assert [(one["id"], one["error"]["code"]) for one in refused] == [*NOT_MESSAGES.values()]
+    assert (last, rest) == ({"jsonrpc": "2.0", "id": 9, "result": {}}, ("", ""))
+
+
+@pytest.mark.parametrize(
+    "said", [r'"result":{"content":{"note":"\ud800"}}', '"result":5', r'"error":{"code":"\ud800"}']
+)
+async def test_who_waits_for_an_answer_that_is_none_hears_of_it(said: str) -> None:
+    async def lines() -> AsyncGenerator[SessionMessage | Exception]:
+        try:
+            jsonrpc_message_adapter.validate_json(f'{{"jsonrpc":"2.0","id":7,{said}}}')
+        except ValidationError as fault:
+            yield fault
+
+    async def to_client(_: SessionMessage) -> None:
+        raise AssertionError
+
+    heard, messages = create_memory_object_stream[SessionMessage | Exception](1)
+    await pass_on(lines(), heard, to_client)
+    async with messages:
+        (message,) = [item async for item in messages]
+    assert isinstance(message, SessionMessage)
+    assert isinstance(message.message, JSONRPCError)
+    assert message.message.id == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("research_question", {}, "research_question takes topic, purpose, and needs topic"),
+        ("research_question", {"topic": "a", "topics": "b"}, "research_question takes topic, purpose, and needs topic"),
+        ("question", {"topic": "a"}, "there is no prompt 'question': there is research_question"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_prompt_that_cannot_be_had_is_refused_with_the_cause(
+    mode: str, name: str, arguments: dict[str, str], said: str, settings: Settings
+) -> None:
+    async with assisted(settings, mode=mode) as asking:
+        with pytest.raises(MCPError, match=said) as refused:
+            await asking.get_prompt(name, arguments)
+    assert refused.value.code == INVALID_PARAMS
+
+
+def test_a_name_that_no_assistant_can_have_is_refused_where_it_was_given(
+    without_server: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["mcp", "--client", "My Desk"]) == 2
+    assert capsys.readouterr().err.startswith("waystation: --client is 'My Desk': a name has lower-case letters")

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 from temporalio import activity
-from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 
-from tests.crew import CALL_TOKENS, CREW_PLAN, WORK_TOKENS, Call, Gate
+from tests.crew import CALL_TOKENS, CREW_PLAN, WORK_TOKENS, Call, Deaf, Gate
 from tests.delegating import HAND_IN, SUBAGENT_TOKENS, DelegatingCrew, delegate, delegating, four, results, steps
 from tests.readers import ANYONE
 from tests.running import Counter, at_work, dev_server, opened_parts, until, working
@@ -104,6 +104,22 @@ async def test_cancelling_a_task_cancels_its_subagents(
     assert row.progress is not None
     assert row.progress.phase is TaskPhase.CANCELLED
     assert row.progress.budget.reserved == Amount()
+
+
+async def test_a_subagent_whose_leg_does_not_hear_of_the_cancellation_does_nothing_after_it(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    gate = Deaf(Call("harbours.1", 1))
+    async with at_work(server, tmp_path, redactor, DelegatingCrew(before=gate, scripts=ONE)) as counter:
+        await counter.submit(under=delegating())
+        task = counter.task()
+        await gate.reached.wait()
+        await task.cancel()
+        gate.opened.set()
+        with pytest.raises(WorkflowFailureError):
+            await task.result()
+        child = await server.get_workflow_handle(f"{task.id}/harbours.1").describe()
+    assert child.status is WorkflowExecutionStatus.CANCELED
 
 
 async def test_a_cancelled_agent_that_is_taken_back_to_its_delegations_hears_what_was_delivered_unpaid(

@@ -7,7 +7,7 @@ from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError, CancelledError
 
-from tests.crew import CREW_PLAN, SAID, WORK_TOKENS, Call, Crew, Gate, tight
+from tests.crew import CREW_PLAN, SAID, WORK_TOKENS, Call, Crew, Deaf, Gate, tight
 from tests.readers import ANYONE
 from tests.running import RUNNERS, Counter, at_work, dev_server, opened_parts, request, until, working
 from tests.workflows_live.history import details, events, everything_written, kinds
@@ -193,6 +193,26 @@ async def test_a_cancellation_while_planning_ends_in_a_report_that_names_what_wa
     assert progress.phase is TaskPhase.CANCELLED
     assert progress.totals.possibly_billed > 0
     assert account == Account(limit=Limit(), spent=progress.totals.spent)
+
+
+async def test_a_cancellation_that_planning_does_not_hear_of_ends_the_task_before_any_step(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    gate = Deaf(Call("plan", 1))
+    crew = Crew(before=gate)
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        admission = await counter.submit()
+        await gate.reached.wait()
+        await counter.task().cancel()
+        gate.opened.set()
+        with pytest.raises(WorkflowFailureError) as failed:
+            await counter.task().result()
+        progress = (await counter.store.task(admission.task_id, ANYONE)).progress
+    assert isinstance(failed.value.cause, CancelledError)
+    assert progress is not None
+    assert progress.phase is TaskPhase.CANCELLED
+    assert {call.step for call in crew.calls} == {"plan"}
+    assert progress.budget.reserved == Amount()
 
 
 async def test_a_cancellation_while_the_report_is_stored_is_too_late(

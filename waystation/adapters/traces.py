@@ -57,7 +57,8 @@ _EVENTS_AT_ONCE = 500
 _SPANS_AT_ONCE = 256
 _SCOPE = "waystation"
 _OF_THE_FORM = frozenset(
-    {"text", "tool_call", "tool_call_response", "user", "assistant", "type", "role", "parts", "name", "content"}
+    {"text", "tool_call", "tool_call_response", "user", "assistant"}
+    | {"type", "role", "parts", "name", "content", "finish_reason"}
 )
 """Words of the conventions' own in what was said, which nobody has to redact."""
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)

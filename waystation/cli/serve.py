@@ -26,14 +26,13 @@ from waystation.adapters.temporal.die_with_parent import ending_with_us
 from waystation.children import python, search_path
 from waystation.cli.console import print_json, print_text, say
 from waystation.cli.options import JsonOption
-from waystation.client.remote import Permit
 from waystation.domain.errors import BadInput
 from waystation.domain.privacy import Original
 from waystation.domain.value import Value
 from waystation.files import opened_private, own_folder
 from waystation.imports import loading
 from waystation.patterns import proven
-from waystation.serve.principals import ApiKey, ApiKeys, AssistantRights, Identities, OpenId, OpenIdTokens
+from waystation.serve.principals import ApiKey, ApiKeys, AssistantRights, Identities, KeyRole, OpenId, OpenIdTokens
 from waystation.settings import Settings
 from waystation.settings_text import address_of
 from waystation.stores import TOOL_SECRETS, key_of, opened_store, own_cipher
@@ -205,7 +204,7 @@ async def _serve(settings: Settings, identities: Identities, listener: socket, n
     access = sign_in(int(listener.getsockname()[1]), names)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(await Client.connect(settings))
-        page = f"http://127.0.0.1:{access.port}/tasks/"
+        page = f"https://{names[0]}/tasks/" if names else f"http://127.0.0.1:{access.port}/tasks/"
         memory = await stack.enter_async_context(aclosing(MemoryReader(settings)))
         assistant = Assistant(client, settings, AssistantRights.of(settings), memory, page)
         site = Site(v1, pages, FOLDER / "static", error_page, AssistantServer(assistant))
@@ -219,6 +218,10 @@ async def _serve(settings: Settings, identities: Identities, listener: socket, n
             say("Open the first in your browser, and tell nobody; the second is for an assistant (MCP). Ctrl-C stops.")
         await server.until_cancelled(listener)
     say("stopped")
+
+
+_CLIENT_NAME = proven(r"\A[a-z0-9][a-z0-9-]{0,59}\Z")
+"""As the setting `mcp_client` has it."""
 
 
 @app.command("mcp")
@@ -235,7 +238,14 @@ def mcp(
 
     Assistants start this themselves: `waystation mcp --root ~/papers` is what their configuration wants.
     """
-    asyncio.run(_mcp(Settings() if client is None else Settings(mcp_client=client), root or []))
+    settings = Settings()
+    if client is not None:
+        if not _CLIENT_NAME.fullmatch(client):
+            raise BadInput(
+                f"--client is {client!r}: a name has lower-case letters, digits and -, no - first, 60 at most"
+            )
+        settings = settings.model_copy(update={"mcp_client": client})
+    asyncio.run(_mcp(settings, root or []))
 
 
 async def _mcp(settings: Settings, roots: list[Path]) -> None:
@@ -259,7 +269,7 @@ class ListedKeyJson(Value):
     id: str
     name: str
     tenant: str
-    role: Permit
+    role: KeyRole
     made_at: datetime
     revoked_at: datetime | None
 
@@ -270,14 +280,19 @@ class MadeKeyJson(Value):
     id: str
     name: str
     tenant: str
-    role: Permit
+    role: KeyRole
     key: str
 
 
 @keys.command()
 def make(
     name: Annotated[str, typer.Argument(help="Who answers with it: it stands in audits as a name that was verified.")],
-    role: Annotated[Permit, typer.Option(help="What it may: read, submit (and steer), or approve, too.")] = "read",
+    role: Annotated[
+        KeyRole,
+        typer.Option(
+            metavar="ROLE", help="What it may: read, submit (and steer), or approve, too; assistant: ask at /mcp alone."
+        ),
+    ] = "read",
     tenant: Annotated[str | None, typer.Option(help="Whose tasks it opens; by default the settings' tenant.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -290,7 +305,8 @@ def make(
         print_json(MadeKeyJson(id=made.id, name=made.name, tenant=made.tenant, role=made.role, key=opened))
         return
     print_text(opened)
-    say(f"{made.id}: {made.name} may {made.role} in tenant {made.tenant}. It is shown this once; revoke it by its id.")
+    may = "ask at /mcp" if made.role == "assistant" else made.role
+    say(f"{made.id}: {made.name} may {may} in tenant {made.tenant}. It is shown this once; revoke it by its id.")
 
 
 @keys.command("list")
@@ -308,7 +324,7 @@ def list_keys(as_json: JsonOption = False) -> None:
 
 def _line(key: ApiKey) -> str:
     ended = f", revoked {key.revoked_at:%Y-%m-%d}" if key.revoked_at else ""
-    return f"{key.id}  {key.role:<7}  {key.tenant}  {key.name} (made {key.made_at:%Y-%m-%d}{ended})"
+    return f"{key.id}  {key.role:<9}  {key.tenant}  {key.name} (made {key.made_at:%Y-%m-%d}{ended})"
 
 
 @keys.command()

@@ -300,7 +300,7 @@ class TaskJson(Value):
     workflow_id: str
     run_id: str | None
     ui_url: str | None
-    report_path: Path | None
+    report_path: str | None
     title: str
     """The redacted question, shortened."""
     phase: TaskPhase
@@ -342,7 +342,7 @@ def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
         task_id=progress.task_id,
         workflow_id=progress.task_id,
         **view.model_dump(include={"run_id", "ui_url", "submitted_at", "ended_at"}),
-        report_path=report_path,
+        report_path=report_path and str(report_path),
         title=progress.title,
         phase=progress.phase,
         model=progress.model,

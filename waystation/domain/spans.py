@@ -128,17 +128,19 @@ def spent_around(charges: Sequence[Charge], charge: Charge) -> dict[str, Attribu
     }
 
 
-def conversation_said(messages: Sequence[Message]) -> dict[str, JsonValue]:
-    """What was new for the model, and what it answered. What it had been sent before stands in the spans before."""
+def conversation_said(messages: Sequence[Message], stop: str) -> dict[str, JsonValue]:
+    """What was new for the model, and what it answered until `stop`. What it had been sent before stands in the spans
+    before.
+    """
     *earlier, reply = messages
     since = max((place + 1 for place, one in enumerate(earlier) if one.role == "assistant"), default=0)
     return {
         "gen_ai.input.messages": [_message_said(one) for one in earlier[since:]],
-        "gen_ai.output.messages": [_message_said(reply)],
+        "gen_ai.output.messages": [{**_message_said(reply), "finish_reason": stop}],
     }
 
 
-def _message_said(message: Message) -> JsonValue:
+def _message_said(message: Message) -> dict[str, JsonValue]:
     """In the form of the conventions, without what a model thought and what nothing here looks into."""
     parts: list[JsonValue] = []
     for block in message.blocks:

@@ -222,7 +222,7 @@ class _Trace:
         message = run.transcript.place_of(event.reference) if run is not None and event.kind == "replied" else None
         said: dict[str, JsonValue] = {}
         if run is not None and message is not None:
-            said = conversation_said(run.transcript.messages[: message + 1])
+            said = conversation_said(run.transcript.messages[: message + 1], charge.stop if charge is not None else "")
             if any(isinstance(one, Compaction) and (one.after or 0) <= message for one in run.transcript.records):
                 attributes["gen_ai.conversation.compacted"] = True
         more = {"parent": parent, "client": True, "attributes": attributes, "said": said}

@@ -211,8 +211,13 @@ _HOW_TO_SIGN_IN_ELSEWHERE = (
     "send an API key (`waystation keys make`) or a token of your provider as a bearer token; a browser opens any page, "
     "which asks for a key"
 )
+_HOW_ASSISTANTS_ASK = (
+    "assistants ask with a key of their own (`waystation keys make NAME --role assistant`) of this server's tenant, or "
+    "on its machine with the token that `waystation serve` printed for them"
+)
 _WRONG_KEY = (
-    "this opens nothing: it is mistyped, of another run, or was revoked (`waystation keys list` shows which are not)"
+    "this opens no page: it is mistyped, of another run, of an assistant, or was revoked (`waystation keys list` shows "
+    "them)"
 )
 _TOO_MANY_TRIES = "too many have tried to sign in at once: try again in a minute"
 
@@ -341,12 +346,11 @@ class Guard:
             return TurnedAway(401, _HOW_TO_SIGN_IN if not self._access.names else _HOW_TO_SIGN_IN_ELSEWHERE)
         if not _bearer(headers) and method not in SAFE and not headers.getlist("origin"):
             return _NO_PAGE_NAMED
-        if path == ASSISTANTS and (known.proof or known.name):
-            return TurnedAway(
-                403, "assistants ask with the token that `waystation serve` printed for them, on its machine"
-            )
         wanted = needed_role(method, path)
-        if not known.may(wanted):
+        if path == ASSISTANTS:
+            if known.proof and (known.role != "assistant" or known.tenant != self._access.tenant):
+                return TurnedAway(403, _HOW_ASSISTANTS_ASK)
+        elif not known.may(wanted):
             return TurnedAway(403, f"this takes the role {wanted!r}, and yours is {known.role!r}")
         if not self._rates.taken(known.tenant, monotonic()):
             return TurnedAway(429, f"the tenant has asked too often: {REQUESTS_A_SECOND:.0f} requests a second go on")
@@ -392,7 +396,9 @@ class Guard:
         if self._access.is_token(given):
             return self._access.cookie
         holder = self._identities.keys.holder(given) if self._identities is not None else None
-        return TurnedAway(401, _WRONG_KEY) if holder is None else self._access.cookie_of(given.split("_")[1])
+        if holder is None or not holder.may("read"):
+            return TurnedAway(401, _WRONG_KEY)
+        return self._access.cookie_of(given.split("_")[1])
 
 
 def most_bytes(path: str) -> int:

@@ -1,22 +1,29 @@
 """The application: routes, what errors become, and the server that listens on this machine alone."""
 
 import asyncio
+import json
 import logging
 import secrets
+import sys
 import traceback
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from http import HTTPStatus
 from pathlib import Path
 from socket import socket
 from typing import Any, NamedTuple
 
 import uvicorn
+from anyio import BrokenResourceError, ClosedResourceError
+from anyio.streams.memory import MemoryObjectSendStream
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from mcp.server.mcpserver import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
-from pydantic import ValidationError
+from mcp.shared.message import SessionMessage
+from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import Response
@@ -231,6 +238,94 @@ LOGS = {
     "loggers": {"uvicorn": {"handlers": ["stderr"], "propagate": False}},
 }
 """What the server says of itself."""
+
+
+class _Terse(logging.Formatter):
+    """What happened, and the kind of error: its words, and what a call was given, may be of conversations."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See base class."""
+        kind = f" ({record.exc_info[0].__name__})" if record.exc_info and record.exc_info[0] else ""
+        return f"waystation mcp: {record.msg}{kind}"
+
+
+def logs_without_words() -> None:
+    """The logs of the SDK for MCP go to the terminal without what they are about, and nothing else is set up for it."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Terse())
+    logs = logging.getLogger("mcp")
+    logs.handlers, logs.propagate = [handler], False
+    logs.setLevel(logging.WARNING)
+    if not logging.root.handlers and logging.lastResort is not None:
+        # Else the SDK would set up all logs of this process.
+        logging.root.addHandler(logging.lastResort)
+
+
+Sends = Callable[[SessionMessage], Awaitable[None]]
+
+
+async def pass_on(
+    lines: AsyncIterable[SessionMessage | Exception],
+    heard: MemoryObjectSendStream[SessionMessage | Exception],
+    to: Sends,
+) -> None:
+    """Pass on what is heard over standard streams, until that ends; a line that is no message is answered."""
+    with suppress(BrokenResourceError, ClosedResourceError):
+        async with heard:
+            async for item in lines:
+                refusal = refused_line(item) if isinstance(item, ValidationError) else None
+                if refusal is None:
+                    await heard.send(item)
+                else:
+                    await (to if refusal.to_client else heard.send)(SessionMessage(refusal.error))
+
+
+class RefusedLine(NamedTuple):
+    """What is said of a line that is no message."""
+
+    error: JSONRPCError
+    to_client: bool
+    """False: it was to answer us, and whoever waits for that here hears that it cannot be read."""
+
+
+def refused_line(fault: ValidationError) -> RefusedLine | None:
+    """The error, under the line's id where it has one. None where nobody waits: it is blank, or asks for no answer."""
+    faults = fault.errors(include_url=False, include_context=False)
+    line = faults[0]["input"] if faults[0]["type"] == "json_invalid" else None
+    if line is not None and not line.strip():
+        return None
+    said = _members(faults, line)
+    if "method" in said and "id" not in said:
+        return None
+    why = "JSON-RPC 2.0 has no such message" if line is None else faults[0]["msg"]
+    error = ErrorData(
+        code=INVALID_REQUEST if line is None else PARSE_ERROR,
+        message=f"this line is no message ({why}): send each as one line of JSON, without halves of surrogate pairs",
+    )
+    number = _sendable(said.get("id"))
+    answers = number is not None and "method" not in said and not said.keys().isdisjoint({"result", "error"})
+    return RefusedLine(JSONRPCError(jsonrpc="2.0", id=number, error=error), to_client=not answers)
+
+
+_OBJECT = TypeAdapter(dict[str, Any])
+_OF_THE_WHOLE = 2
+"""Parts of the place of what a message lacks: the kind of message, and the name."""
+
+
+def _members(faults: Sequence[ErrorDetails], line: str | None) -> Mapping[str, Any]:
+    """Of what was sent, as far as it is an object; of a line by a parser that takes more than the protocol's."""
+    lacking = (one["input"] for one in faults if one["type"] == "missing" and len(one["loc"]) == _OF_THE_WHOLE)
+    try:
+        return _OBJECT.validate_python(next(lacking, None) if line is None else json.loads(line))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _sendable(number: object) -> int | str | None:
+    """The id of a message, if an answer can have it."""
+    if isinstance(number, str):
+        return number if number == number.encode(errors="ignore").decode() else None
+    return number if isinstance(number, int) and not isinstance(number, bool) else None
 
 
 class SiteServer(uvicorn.Server):

@@ -5,33 +5,43 @@ sends is checked in `waystation.serve.assistants`.
 """
 
 import asyncio
-import logging
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 from typing import Annotated, Any, Literal
 
+from anyio import create_memory_object_stream, create_task_group
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError, UnexpectedToolError
 from mcp.server.mcpserver.resolve import Elicit, Resolve
 from mcp.server.mcpserver.resources import ResourceSecurity
-from mcp.types import CallToolResult, InputRequiredResult, Resource, TextContent, Tool, ToolAnnotations
+from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+from mcp.types import (
+    INVALID_PARAMS,
+    CallToolResult,
+    GetPromptResult,
+    InputRequiredResult,
+    Resource,
+    TextContent,
+    Tool,
+    ToolAnnotations,
+)
 from pydantic import AnyUrl, BaseModel, Field, ValidationError
 
 from waystation import __version__
 from waystation.client.context import RecalledJson
 from waystation.client.task_json import CancelJson, TaskJson, task_json
-from waystation.domain.agent_run import unanswered_text
-from waystation.domain.amount import amount_text, used_text
-from waystation.domain.approvals import plan_waits
+from waystation.domain.amount import used_text
 from waystation.domain.compaction.audit import shown
 from waystation.domain.errors import BadInput, WaystationError
 from waystation.domain.foreign import ServerNames, one_line, plain, plain_json
 from waystation.domain.signals import Answer
 from waystation.domain.value import every_name, malformed, mapped
+from waystation.serve.app import logs_without_words, pass_on
 from waystation.serve.assistants import (
     SCHEME,
     AcceptedTask,
@@ -43,7 +53,7 @@ from waystation.serve.assistants import (
     ReportPart,
     budget_of,
 )
-from waystation.serve.task_page import for_what
+from waystation.serve.task_page import asking_text
 from waystation.task_view import PendingApproval, TaskView, Waiting, pending
 
 LONGEST_WAIT, USUAL_WAIT = 600, 50
@@ -139,7 +149,7 @@ async def form_for(ctx: Ctx, task: str, request_id: str | None) -> Elicit[Person
         case "nobody":
             raise ToolError(f"assistants approve nothing here (WAYSTATION_MCP_ANSWERS): a person does by {elsewhere}")
         case "person" if _shows_forms(ctx):
-            return Elicit(_asking(one), PersonsGrant)
+            return Elicit(asking_text(one), PersonsGrant)
         case "person":
             raise ToolError(
                 f"this client shows its person no form, and an assistant approves nothing for itself: a person does by "
@@ -251,7 +261,7 @@ def status_text(view: TaskView) -> str:
     lines = [f"{progress.task_id} is {progress.phase}{f': {title}' if title else ''}", _doing(view)]
     lines += [f"step {step.id}: {step.state}" for step in progress.steps]
     lines += [f"note: {one_line(note)}" for note in (*progress.notes, *view.waits)]
-    lines += [f"asks, request_id {one.approval.request_id}: {_asking(one)}" for one in pending(progress)]
+    lines += [f"asks, request_id {one.approval.request_id}: {asking_text(one)}" for one in pending(progress)]
     if progress.phase.over and progress.readable is not None:
         lines.append("its report: get_report")
     return "\n".join(filter(None, lines))
@@ -264,26 +274,6 @@ def _doing(view: TaskView) -> str:
     done = sum(step.state == "done" for step in view.progress.steps)
     steps = f"{done} of {len(view.progress.steps)} steps done; " if view.progress.steps else ""
     return f"{steps}{used_text(budget.spent, budget.limit)} spent{f'; {at_work}' if at_work else ''}"
-
-
-def _asking(one: PendingApproval) -> str:
-    """What is asked, the same whenever it is said: an answer counts for what the person has read."""
-    request = one.approval
-    about = f"in {one.task_id}, “{one_line(one.title)}”"
-    told = "\n".join(f"{name}: {one_line(words)}" for name, words in for_what(one) if words)
-    if request.about_plan:
-        return f"A {plan_waits(request)[0]} {about}.\n{told}"
-    if request.action is not None:
-        called = f"{request.agent} asks to call {one_line(request.action.tool)} {about}"
-        return f"{called}:\n{plain(request.action.text)}\n{told}"
-    if request.reason:
-        return f"{request.agent} {about} makes no more calls: {one_line(request.reason)}. See to that, then approve."
-    cause = request.outlook.unanswered if request.outlook is not None else ""
-    why = f"; {one_line(unanswered_text(cause))}" if cause else ""
-    return (
-        f"{request.agent} asks for {amount_text(request.asked)} more {about}. It has spent "
-        f"{used_text(request.spent, request.limit)}{why}; at least {amount_text(request.needed)} are needed to go on."
-    )
 
 
 def _shows_forms(ctx: Ctx) -> bool:
@@ -345,7 +335,7 @@ class AssistantServer(MCPServer[Any]):
     """The SDK's server for one assistant: our errors as sentences, and its reports as the resources that there are."""
 
     def __init__(self, assistant: Assistant) -> None:
-        _without_words()
+        logs_without_words()
         super().__init__(
             "waystation", title="Waystation", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING"
         )
@@ -353,8 +343,17 @@ class AssistantServer(MCPServer[Any]):
         for name, (tool, annotations) in TOOLS.items():
             self.add_tool(tool, name, annotations=annotations)
         for address, resource, kind in RESOURCES:
-            self.resource(f"{SCHEME}://tasks/{address}", mime_type=kind, security=LOOKED_UP)(resource)
+            name = resource.__name__.removesuffix("_of")
+            self.resource(f"{SCHEME}://tasks/{address}", name=name, mime_type=kind, security=LOOKED_UP)(resource)
         self.prompt(title="Ask a good question")(research_question)
+
+    async def run_stdio_async(self) -> None:
+        """See base class, which passes over a line that is no message: who sent it would wait for ever."""
+        heard, messages = create_memory_object_stream[SessionMessage | Exception]()
+        async with stdio_server() as (read, write), create_task_group() as group:
+            group.start_soon(pass_on, read, heard, write.send)
+            server = self._lowlevel_server
+            await server.run(messages, write, server.create_initialization_options())
 
     async def list_resources(self) -> list[Resource]:
         """See base class."""
@@ -375,6 +374,19 @@ class AssistantServer(MCPServer[Any]):
             tool.model_copy(update={"input_schema": {**tool.input_schema, "additionalProperties": False}})
             for tool in await super().list_tools()
         ]
+
+    async def get_prompt(
+        self, name: str, arguments: dict[str, Any] | None = None, context: Context[Any, Any] | None = None
+    ) -> GetPromptResult | InputRequiredResult:
+        """See base class, to which a wrong argument is a fault of the server."""
+        known = {prompt.name: prompt.arguments or [] for prompt in await self.list_prompts()}
+        if name not in known:
+            raise MCPError(INVALID_PARAMS, f"there is no prompt {one_line(name)!r}: there is {', '.join(known)}")
+        takes = [one.name for one in known[name]]
+        needed = [one.name for one in known[name] if one.required]
+        if not set(needed) <= (arguments or {}).keys() <= set(takes):
+            raise MCPError(INVALID_PARAMS, f"{name} takes {', '.join(takes)}, and needs {', '.join(needed)}")
+        return await super().get_prompt(name, arguments, context)
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
@@ -404,7 +416,7 @@ class AssistantServer(MCPServer[Any]):
 
 
 def _clean(said: CallToolResult | InputRequiredResult) -> CallToolResult | InputRequiredResult:
-    """Data as text: a model reads what no person sees. A form is one of `_asking`, which has cleaned it."""
+    """Data as text: a model reads what no person sees. A form is one of `asking_text`, which has cleaned it."""
     if isinstance(said, InputRequiredResult):
         return said
     texts = [TextContent(text=plain_json(one.text)) for one in said.content if isinstance(one, TextContent)]
@@ -426,24 +438,3 @@ def _sentence(error: ToolError | ResourceError) -> str | None:
             return plain(str(known))
         case _:
             return None
-
-
-class _Terse(logging.Formatter):
-    """What happened, and the kind of error: its words, and what a call was given, may be of conversations."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """See base class."""
-        kind = f" ({record.exc_info[0].__name__})" if record.exc_info and record.exc_info[0] else ""
-        return f"waystation mcp: {record.msg}{kind}"
-
-
-def _without_words() -> None:
-    """The SDK's logs go to the terminal without what they are about, and nothing else is set up for it."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Terse())
-    logs = logging.getLogger("mcp")
-    logs.handlers, logs.propagate = [handler], False
-    logs.setLevel(logging.WARNING)
-    if not logging.root.handlers and logging.lastResort is not None:
-        # Else the SDK would set up all logs of this process.
-        logging.root.addHandler(logging.lastResort)

@@ -46,19 +46,23 @@ KEYS_KEPT, AFTER_A_FAILURE = timedelta(minutes=5), timedelta(seconds=10)
 """So old they may be, and so long nobody asks for them again where they could not be had."""
 
 
+KeyRole = Literal[Permit, "assistant"]
+"""What a key is for: something that a person may, or to let an assistant ask at its own address, and nowhere else."""
+
+
 class Principal(Value):
     """Who asks, once that was proved."""
 
     name: str
     """Empty for whoever has the printed token: that one says a name, and it is a claim."""
     tenant: str
-    role: Permit = "approve"
+    role: KeyRole = "approve"
     proof: str = ""
     """By what the name is known, in words for the audit."""
 
     def may(self, wanted: Permit) -> bool:
         """Whether the role reaches so far."""
-        return PERMITS.index(wanted) <= PERMITS.index(self.role)
+        return self.role != "assistant" and PERMITS.index(wanted) <= PERMITS.index(self.role)
 
     def signed(self, claimed: str) -> str | Verified:
         """The name under which something is answered: the proved one, whatever was claimed."""
@@ -75,7 +79,7 @@ class ApiKey(Value):
     id: str
     name: str
     tenant: str
-    role: Permit
+    role: KeyRole
     digest: str
     made_at: datetime
     revoked_at: datetime | None = None
@@ -114,7 +118,7 @@ class ApiKeys:
         """Whether one of them opens."""
         return any(key.revoked_at is None for key in self.all())
 
-    def make(self, name: str, tenant: str, role: Permit, now: datetime) -> tuple[ApiKey, str]:
+    def make(self, name: str, tenant: str, role: KeyRole, now: datetime) -> tuple[ApiKey, str]:
         """A new key, and what opens by it, which is kept nowhere."""
         opened, key_id = secrets.token_urlsafe(SECRET_BYTES), secrets.token_hex(ID_BYTES)
         key = ApiKey(id=key_id, name=name, tenant=tenant, role=role, digest=_digest(opened), made_at=now)

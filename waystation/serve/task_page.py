@@ -18,7 +18,8 @@ from starlette.concurrency import run_in_threadpool
 from waystation.adapters.clock import utc_now
 from waystation.adapters.reports.page import report_body
 from waystation.client import Client
-from waystation.domain.amount import amount_text, cents, limit_text
+from waystation.domain.agent_run import unanswered_text
+from waystation.domain.amount import amount_text, cents, limit_text, used_text
 from waystation.domain.approvals import plan_waits
 from waystation.domain.compaction.audit import shown
 from waystation.domain.details import (
@@ -32,7 +33,7 @@ from waystation.domain.details import (
 )
 from waystation.domain.events import TaskEvent
 from waystation.domain.exports import ExportedReport, Imprint, NumberedSource, stored_report
-from waystation.domain.foreign import plain, said_name
+from waystation.domain.foreign import one_line, plain, said_name
 from waystation.domain.privacy import PLACEHOLDER
 from waystation.domain.progress import Bill
 from waystation.markdown import exported_report
@@ -72,6 +73,26 @@ def for_what(one: PendingApproval) -> Sequence[tuple[str, str]]:
         rows.append(("so far", estimate_line(asked.outlook, asked.asked)))
         rows.append(("if denied", denial_text(asked.outlook, asked.agent)))
     return tuple(rows)
+
+
+def asking_text(one: PendingApproval) -> str:
+    """What is asked, in a text, the same whenever it is said: an answer counts for what the person has read."""
+    request = one.approval
+    about = f"in {one.task_id}, “{one_line(one.title)}”"
+    told = "\n".join(f"{name}: {one_line(words)}" for name, words in for_what(one) if words)
+    if request.about_plan:
+        return f"A {plan_waits(request)[0]} {about}.\n{told}"
+    if request.action is not None:
+        called = f"{request.agent} asks to call {one_line(request.action.tool)} {about}"
+        return f"{called}:\n{plain(request.action.text)}\n{told}"
+    if request.reason:
+        return f"{request.agent} {about} makes no more calls: {one_line(request.reason)}. See to that, then approve."
+    cause = request.outlook.unanswered if request.outlook is not None else ""
+    why = f"; {one_line(unanswered_text(cause))}" if cause else ""
+    return (
+        f"{request.agent} asks for {amount_text(request.asked)} more {about}. It has spent "
+        f"{used_text(request.spent, request.limit)}{why}; at least {amount_text(request.needed)} are needed to go on."
+    )
 
 
 _TEMPLATES = Environment(

@@ -1,0 +1,117 @@
+"""A key for assistants opens their address and nothing else, over restarts and from elsewhere, until it is revoked."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import httpx2
+import pytest
+from mcp import Client as AssistantClient
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.attacks.test_attacks_assistants import OWN, keep_task
+from tests.attacks.test_attacks_pages import NO_SERVER, SITE
+from waystation.cli.main import run
+from waystation.client import Client
+from waystation.client.remote import PERMITS
+from waystation.serve.access import SignIn
+from waystation.serve.app import LetIn, application, sign_in
+from waystation.serve.assistants import Assistant
+from waystation.serve.mcp import AssistantServer
+from waystation.serve.principals import ApiKeys, AssistantRights, Identities
+from waystation.settings import Settings
+from workers.memory import MemoryReader
+
+NAME = "waystation.example.org"
+NOON = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def settings(without_server: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
+    return without_server.model_copy(update={"offline": True})
+
+
+@pytest.fixture
+def keys(settings: Settings) -> ApiKeys:
+    settings.home.mkdir(exist_ok=True)
+    return ApiKeys(settings.home / "api-keys.json")
+
+
+@asynccontextmanager
+async def served(settings: Settings, keys: ApiKeys, access: SignIn, key: str) -> AsyncGenerator[httpx2.AsyncClient]:
+    """One run of the server, and a client that sends this key."""
+    address = f"https://{NAME}" if access.names else f"http://127.0.0.1:{access.port}"
+    async with await Client.connect(settings) as client:
+        server = AssistantServer(Assistant(client, settings, AssistantRights.of(settings), MemoryReader(settings)))
+        site = SITE._replace(assistants=server)
+        app = application(site, client, settings.tenant, LetIn(access, Identities(keys)))
+        transport, sent = httpx2.ASGITransport(app=app), {"Authorization": f"Bearer {key}"}
+        async with (
+            server.session_manager.run(),
+            httpx2.AsyncClient(transport=transport, base_url=address, headers=sent) as asking,
+        ):
+            yield asking
+
+
+@pytest.mark.parametrize("names", [(), (NAME,)])
+async def test_an_assistant_keeps_its_key_over_restarts(
+    names: tuple[str, ...], settings: Settings, keys: ApiKeys
+) -> None:
+    task = await keep_task(settings, OWN, spent=1)
+    _, key = keys.make("desk", settings.tenant, "assistant", NOON)
+    for _ in range(2):
+        async with served(settings, keys, sign_in(8520, names), key) as sending:
+            transport = streamable_http_client(str(sending.base_url.join("/mcp")), http_client=sending)
+            async with AssistantClient(transport) as asking:
+                report = await asking.call_tool("get_report", {"task": task})
+        assert not report.is_error, report.content
+
+
+@pytest.mark.parametrize("names", [(), (NAME,)])
+async def test_a_key_for_assistants_opens_nothing_else(
+    names: tuple[str, ...], settings: Settings, keys: ApiKeys
+) -> None:
+    task = await keep_task(settings, OWN, spent=1)
+    _, key = keys.make("desk", settings.tenant, "assistant", NOON)
+    async with served(settings, keys, sign_in(8520, names), key) as asking:
+        read = [
+            await asking.get(path) for path in ("/", "/v1/tasks", f"/v1/tasks/{task}/report", "/v1/events", "/mcp/")
+        ]
+        done = [
+            await asking.post(path, json={"request_id": "q"})
+            for path in (f"/v1/tasks/{task}/approve", "/v1/tasks", *(f"/v1/client/{role}/tasks" for role in PERMITS))
+        ]
+        origin = {"Origin": str(asking.base_url).rstrip("/")}
+        signed_in = [
+            await asking.post("/sign-in", headers=origin, data={"key": key}),
+            await asking.get("/", params={"token": key}),
+        ]
+    assert {answer.status_code for answer in (*read, *done)} == {403}
+    assert {answer.status_code for answer in signed_in} <= {401, 403}
+    assert not any("set-cookie" in answer.headers for answer in signed_in)
+
+
+async def test_at_the_address_of_assistants_a_key_is_one_of_theirs_of_this_tenant_and_not_revoked(
+    settings: Settings, keys: ApiKeys
+) -> None:
+    made, key = keys.make("desk", settings.tenant, "assistant", NOON)
+    others = [keys.make("Ada", settings.tenant, "approve", NOON)[1], keys.make("Eve", "other", "assistant", NOON)[1]]
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    async with served(settings, keys, sign_in(8520), key) as asking:
+        refused = [await asking.post("/mcp", json=hello, headers={"Authorization": f"Bearer {one}"}) for one in others]
+        before = await asking.post("/mcp", json=hello)
+        ApiKeys(keys.path).revoke(made.id, NOON)
+        after = await asking.post("/mcp", json=hello)
+    assert [answer.status_code for answer in (*refused, after)] == [403, 403, 401]
+    assert all("waystation keys make NAME --role assistant" in answer.text for answer in refused)
+    assert before.status_code not in {401, 403}
+
+
+def test_the_command_makes_one_and_says_what_it_opens(
+    without_server: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["keys", "make", "desk", "--role", "assistant"]) == 0
+    made = capsys.readouterr()
+    assert made.out.startswith("wsk_")
+    assert f"desk may ask at /mcp in tenant {without_server.tenant}" in made.err
