@@ -59,6 +59,7 @@ def test_who_has_a_token_alone_hands_in_answers_steers_and_reads_by_the_same_com
                 ("session", "list"),
                 ("session", "set", "S", "--budget", "2M"),
                 ("spending",),
+                ("memory", "search", "the north bar", "--task", task, "--kind", "document"),
                 ("show", task, "--html", str(tmp_path / "run.html")),
                 ("fork", task, "--from", "writing", "--detach"),
             ):
@@ -66,9 +67,7 @@ def test_who_has_a_token_alone_hands_in_answers_steers_and_reads_by_the_same_com
                 assert done.returncode == 0, (command, done.stderr)
             again = away.run("cancel", task)
             assert again.returncode == 0, again.stderr
-            refused = [
-                away.run(*command) for command in (("memory", "search", "tides"), ("schedule", "list"), ("status",))
-            ]
+            refused = [away.run(*command) for command in (("memory", "forget"), ("schedule", "list"), ("status",))]
             assert not (tmp_path / "away" / "waystation.db").exists()
     finally:
         end(worker.process)

@@ -94,6 +94,28 @@ async def test_programs_and_pages_find_the_same_and_other_tenants_nothing(tenant
 
 
 @pytest.mark.usefixtures("workers")
+@pytest.mark.parametrize(
+    ("narrowed", "status", "times"),
+    [
+        ({"kind": "conversation", "since": "2020-01-01T00:00:00Z"}, 200, 1),
+        ({"kind": "document"}, 200, 0),
+        ({"agent": "writing"}, 200, 0),
+        ({"until": "2020-01-01T00:00:00Z"}, 200, 0),
+        ({"since": "2020-01-01T00:00:00"}, 200, 1),
+        ({"kind": "gossip"}, 422, 0),
+        ({"task": "task-0123456789abcdef"}, 404, 0),
+        ({"elsewhere": "S"}, 422, 0),
+    ],
+)
+async def test_a_program_narrows_what_it_looks_for(narrowed: dict[str, str], status: int, times: int) -> None:
+    async with served(Settings()) as asking:
+        asked = {"query": "what does the bar carry?", **narrowed}
+        answer = await asking.get("/v1/memory", params=asked, headers=BEARER)
+    assert answer.status_code == status
+    assert answer.text.count(SAID) == times
+
+
+@pytest.mark.usefixtures("workers")
 async def test_the_status_counts_the_points_that_the_workers_have(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = await printed(capsys, "memory", "status", "--json")
     assert code == 0

@@ -29,12 +29,12 @@ from waystation.cli.follow import require_workers
 from waystation.cli.memory_eval import evaluate
 from waystation.cli.options import JsonOption, moment, past_moment
 from waystation.client import Client
-from waystation.client.context import FoundJson, where
-from waystation.client.lookups import require_here, resolved
+from waystation.client.context import MOST_QUERY, MOST_RECALLED, FoundJson, MemoryWish, where
+from waystation.client.lookups import resolved
 from waystation.client.removal import Gone, Selection, forget, selected
 from waystation.domain.errors import BadInput, MemoryUnavailable, Unreachable
-from waystation.domain.memory import Excerpt, MemoryQuery, PassageKind
-from waystation.domain.task import session_hash, tenant_hash
+from waystation.domain.memory import PassageKind
+from waystation.domain.task import reader_of, tenant_hash
 from waystation.domain.value import Value
 from waystation.files import private_folder
 from waystation.ports import Embedder
@@ -110,7 +110,9 @@ def search(
     kind: Annotated[str | None, typer.Option("--kind", help="conversation or document; by default both.")] = None,
     since: Annotated[str | None, typer.Option(metavar="DATE", help="Hidden or remembered then or later.")] = None,
     until: Annotated[str | None, typer.Option(metavar="DATE", help="Hidden or remembered before.")] = None,
-    tokens: Annotated[int, typer.Option("--tokens", min=1, help="At most so many tokens.")] = RECALLED_TOKENS,
+    tokens: Annotated[
+        int, typer.Option("--tokens", min=1, max=MOST_RECALLED, help="At most so many tokens.")
+    ] = RECALLED_TOKENS,
     as_json: JsonOption = False,
 ) -> None:
     """Show what agents would recall: turns of conversations that compactions hid, pieces of documents and reports.
@@ -118,7 +120,6 @@ def search(
     Where workers have embedded memory open, they are asked.
     """
     settings, now = Settings(), utc_now().astimezone()
-    require_here(settings)
     if kind is not None and kind not in _KINDS:
         raise BadInput(f"there is no kind {kind!r}: it is {' or '.join(_KINDS)}")
     for option, given in (("--session", session), ("--task", task), ("--agent", agent)):
@@ -126,51 +127,58 @@ def search(
             raise BadInput(f"{option} is empty: say which one, or leave it out to search all")
     if not query.strip():
         raise BadInput("there is nothing to look for: give a few words")
-    wanted = MemoryQuery(
-        tenant=tenant_hash(settings.tenant),
-        session=None if session is None else session_hash(settings.tenant, session),
-        agents=() if agent is None else (agent,),
-        kinds=tuple(known for known in _KINDS if known == kind),
+    if len(query) > MOST_QUERY:
+        raise BadInput(f"{len(query):,} characters are more than {MOST_QUERY:,}: give a few words")
+    wish = MemoryWish(
+        query=query,
+        session=session,
+        task=task,
+        agent=agent,
+        kind=next((known for known in _KINDS if known == kind), None),
         since=moment(since, "--since", now),
         until=moment(until, "--until", now),
-        text=query,
-        dense=None,
+        tokens=tokens,
     )
-    found = asyncio.run(_found(settings, wanted, task, tokens))
+    found = asyncio.run(_found(settings, wish))
     if as_json:
-        print_json(tuple(map(FoundJson.of, found)))
+        print_json(found)
     elif found:
         _print_found(query, found)
     else:
         say("nothing like that is remembered")
 
 
-def _print_found(query: str, found: Sequence[Excerpt]) -> None:
+def _print_found(query: str, found: Sequence[FoundJson]) -> None:
     """For people: when, who and where, and the words that match in bold where there is bold."""
     # The libraries that tell words apart take a while to load.
     from waystation.words import matches  # noqa: PLC0415
 
-    for number, excerpt in enumerate(found, 1):
-        passage = excerpt.best.passage
-        ids = " ".join(excerpt.ids)
+    for number, one in enumerate(found, 1):
         print_text(
-            f"{number}. {where(passage)}, {passage.created:%Y-%m-%d %H:%M}, score {excerpt.best.score:.2f}, {ids}"
+            f"{number}. {where(one)}, {one.created:%Y-%m-%d %H:%M}, score {one.score:.2f}, {' '.join(one.passages)}"
         )
-        text = Text(excerpt.text)
-        for start, end in matches(query, excerpt.text):
+        text = Text(one.text)
+        for start, end in matches(query, one.text):
             text.stylize("bold", start, end)
         result.print(Padding(text, (0, 0, 1, FOUND_INDENT)))
 
 
-async def _found(settings: Settings, wanted: MemoryQuery, task: str | None, tokens: int) -> tuple[Excerpt, ...]:
+async def _found(settings: Settings, wish: MemoryWish) -> tuple[FoundJson, ...]:
+    if settings.server is not None:
+        from waystation.client.remote import RemoteClient  # noqa: PLC0415  nobody else needs what speaks HTTP
+
+        async with await RemoteClient.connect(settings) as client:
+            return await client.recall(wish)
     # Qdrant takes a second to load.
     from workers.memory import MemoryReader  # noqa: PLC0415
 
-    if task is not None:
+    async def known(task: str) -> str:
         async with aclosing(await opened_store(settings)) as store:
-            wanted = wanted.model_copy(update={"tasks": (await resolved(store, wanted.reader, task),)})
+            return await resolved(store, reader_of(settings.tenant), task)
+
+    wanted = await wish.meant(settings.tenant, known)
     async with aclosing(MemoryReader(settings)) as memory:
-        return await memory.search(wanted, tokens)
+        return tuple(map(FoundJson.of, await memory.search(wanted, wish.tokens)))
 
 
 PROGRESS_STEP = 1_000

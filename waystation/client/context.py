@@ -13,14 +13,16 @@ What stands in where memory and redaction are only named, and never asked: neith
 What searches of memory print: keys that stay.
 """
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, NamedTuple
+
+from pydantic import AfterValidator, Field
 
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.tasks import TemporalTasks
-from waystation.agents.archive import Recollection
+from waystation.agents.archive import RECALLED_TOKENS, Recollection
 from waystation.agents.auditor import Auditor
 from waystation.agents.documents import RedactedDocuments
 from waystation.agents.redaction import redactor_for
@@ -43,10 +45,17 @@ from waystation.domain.privacy import Place, Redacted
 from waystation.domain.projection import ToolPolicy
 from waystation.domain.session import SessionStart
 from waystation.domain.signals import MAX_INSTRUCTIONS, Answer, EditInput
-from waystation.domain.task import StepProgress, TaskProgress, TaskRow, session_workflow_id
+from waystation.domain.task import (
+    StepProgress,
+    TaskProgress,
+    TaskRow,
+    session_hash,
+    session_workflow_id,
+    tenant_hash,
+)
 from waystation.domain.task_state import TaskState
 from waystation.domain.transcript import Transcript
-from waystation.domain.value import Value
+from waystation.domain.value import Input, Value
 from waystation.ports import Embedder, Memory
 from waystation.settings import Settings
 from waystation.stores import key_of
@@ -286,6 +295,51 @@ class NoRedactor:
         raise RedactionFailed("this process redacts nothing")
 
 
+MOST_QUERY, MOST_RECALLED = 2_000, 20_000
+
+
+def _in_utc(moment: datetime) -> datetime:
+    """Where no zone is given."""
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+_Moment = Annotated[datetime, AfterValidator(_in_utc)]
+
+
+class MemoryWish(Input):
+    """What somebody looks for in memory, by the names that people know. What is not given narrows nothing."""
+
+    query: str = Field(min_length=1, max_length=MOST_QUERY)
+    """Redacted before anything searches for it."""
+    session: str | None = Field(default=None, min_length=1, max_length=200)
+    task: str | None = Field(default=None, min_length=1, max_length=200)
+    """The beginning of its id is enough."""
+    agent: str | None = Field(default=None, min_length=1, max_length=200)
+    """Like research-1."""
+    kind: PassageKind | None = None
+    since: _Moment | None = None
+    """Hidden or remembered then or later."""
+    until: _Moment | None = None
+    tokens: int = Field(default=RECALLED_TOKENS, ge=1, le=MOST_RECALLED)
+    """So many at most are given back."""
+
+    async def meant(self, tenant: str, resolve: Callable[[str], Awaitable[str]]) -> MemoryQuery:
+        """In the words of memory. Raises BadInput for a query of blanks; UnknownTask, or whatever `resolve` raises."""
+        if not self.query.strip():
+            raise BadInput("there is nothing to look for: give a few words")
+        return MemoryQuery(
+            tenant=tenant_hash(tenant),
+            session=None if self.session is None else session_hash(tenant, self.session),
+            tasks=() if self.task is None else (await resolve(self.task),),
+            agents=() if self.agent is None else (self.agent,),
+            kinds=() if self.kind is None else (self.kind,),
+            since=self.since,
+            until=self.until,
+            text=self.query,
+            dense=None,
+        )
+
+
 class FoundJson(Value):
     """One stretch of what was found, best first. Lines are those of a document, messages those of a conversation."""
 
@@ -319,17 +373,18 @@ class FoundJson(Value):
         )
 
 
-def where(passage: Passage) -> str:
+def where(found: FoundJson | Passage) -> str:
     """Of whom, or of which document, for people."""
-    match passage.kind:
+    agent = found.agent if isinstance(found, FoundJson) else found.step_id
+    match found.kind:
         case "conversation":
-            return f"{passage.step_id} of {passage.task_id}"
+            return f"{agent} of {found.task_id}"
         case "document":
-            return f"{passage.document} of {passage.task_id}"
+            return f"{found.document} of {found.task_id}"
         case "report":
-            return f"report of {passage.task_id}"
+            return f"report of {found.task_id}"
         case "finding":
-            return f"finding of {passage.step_id} of {passage.task_id}"
+            return f"finding of {agent} of {found.task_id}"
 
 
 class RecalledJson(Value):

@@ -7,6 +7,7 @@ both sides. Arguments and results go as JSON, and are checked on either side by 
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import aclosing
 from http import HTTPStatus
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, cast, get_args, get_type_hints
 from urllib.parse import parse_qs, urlsplit
@@ -16,6 +17,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from waystation import __version__
 from waystation.client.client import Client
+from waystation.client.context import FoundJson, MemoryWish
 from waystation.client.schedules import Schedules
 from waystation.domain.approvals import By
 from waystation.domain.errors import BadInput, RequestConflict, UnknownTask, Unreachable, WaystationError
@@ -38,6 +40,7 @@ MOST_ANSWERED_BYTES = 200_000_000
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _LIKE = "like https://waystation.example.org, or the one that `waystation serve` printed"
 _PROBLEM = TypeAdapter(dict[str, JsonValue])
+_FOUND = TypeAdapter(tuple[FoundJson, ...])
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _Method = Callable[Concatenate[Client, _P], Coroutine[Any, Any, _R]]
@@ -65,12 +68,7 @@ class ClientCall(Generic[_P, _R]):
         """See `Client`."""
 
         async def asked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-            answer = await client.ask(self.name, self.role, self._sent(args, kwargs))
-            try:
-                return self.result.validate_json(answer)
-            except ValidationError as error:
-                told = f"{client.address} answers, but not as this version does: have the same on both sides"
-                raise WaystationError(told) from error
+            return client.valid(self.result, await client.ask(self.name, self.role, self._sent(args, kwargs)))
 
         return asked
 
@@ -141,8 +139,20 @@ class RemoteClient(Client):
 
     async def ask(self, name: str, role: Permit, given: Mapping[str, JsonValue]) -> bytes:
         """What the server answers, as JSON."""
+        return await self._answered(self._http.build_request("POST", f"{CALLED}{role}/{name}", json=given))
+
+    def valid(self, kind: TypeAdapter[_R], answer: bytes) -> _R:
+        """What was answered. Raises WaystationError where it is none of that."""
         try:
-            async with self._http.stream("POST", f"{CALLED}{role}/{name}", json=given) as answer:
+            return kind.validate_json(answer)
+        except ValidationError as error:
+            told = f"{self.address} answers, but not as this version does: have the same on both sides"
+            raise WaystationError(told) from error
+
+    async def _answered(self, request: httpx2.Request) -> bytes:
+        try:
+            answer = await self._http.send(request, stream=True)
+            async with aclosing(answer):
                 content = await _content(self.address, answer)
         except httpx2.HTTPError as error:
             raise Unreachable(
@@ -165,6 +175,12 @@ class RemoteClient(Client):
             "schedules name files of the machine that the workers run on: `waystation schedule` is used there, without "
             "WAYSTATION_SERVER"
         )
+
+    async def recall(self, wish: MemoryWish) -> tuple[FoundJson, ...]:
+        """What agents would recall, the best first."""
+        asked = wish.model_dump(mode="json", exclude_none=True)
+        content = await self._answered(self._http.build_request("GET", "/v1/memory", params=asked))
+        return self.valid(_FOUND, content)
 
     unattended_queues = over_http(Client.unattended_queues, "read")
     resolve = over_http(Client.resolve, "read")

@@ -12,21 +12,19 @@ from starlette.responses import StreamingResponse
 
 from waystation import __version__
 from waystation.adapters.clock import utc_now
-from waystation.agents.archive import RECALLED_TOKENS
 from waystation.client import Client
-from waystation.client.context import AgentAudits, FoundJson
+from waystation.client.context import AgentAudits, FoundJson, MemoryWish
 from waystation.client.lookups import version_of
 from waystation.client.remote import CALLS, VERSION_HEADER, Permit
 from waystation.client.task_json import CancelJson, ReportJson, SessionJson, TaskJson, ViewJson, report_json, task_json
 from waystation.domain.compaction.audit import ShownTranscript, shown
 from waystation.domain.compaction.history import view
 from waystation.domain.documents import Document
-from waystation.domain.errors import BadInput
 from waystation.domain.foreign import plain
-from waystation.domain.memory import Excerpt, MemoryQuery
+from waystation.domain.memory import Excerpt
 from waystation.domain.progress import Bill, Days, KnownSession, Spending
 from waystation.domain.signals import Answer
-from waystation.domain.task import TaskPhase, session_hash, tenant_hash
+from waystation.domain.task import TaskPhase
 from waystation.domain.value import Value
 from waystation.markdown import as_html
 from waystation.serve.access import PROBLEM, Problem, Who
@@ -58,8 +56,6 @@ from waystation.task_view import PendingApproval, Submitted, TaskFilter
 
 MOST_ON_A_PAGE = 100
 LAST_NUMBER = 10**15 - 1
-MOST_QUERY, MOST_RECALLED = 2_000, 20_000
-"""Characters, tokens."""
 
 
 async def feed_of(request: Request, who: Who) -> Feed:
@@ -81,16 +77,10 @@ From = Annotated[int | None, Depends(first_number)]
 AgentPath = Annotated[str, Path(pattern="^[a-z0-9.-]{1,60}$", description="Id of the agent's step, like research-1.")]
 
 
-async def recalled_for(
-    request: Request, who: Principal, query: str, session: str | None, tokens: int = RECALLED_TOKENS
-) -> tuple[Excerpt, ...]:
-    """What agents of that tenant would recall. Raises BadInput, MemoryUnavailable, Unreachable."""
-    if not query.strip():
-        raise BadInput("there is nothing to look for: give a few words")
+async def recalled_for(request: Request, client: Client, who: Principal, wish: MemoryWish) -> tuple[Excerpt, ...]:
+    """What agents of that tenant would recall. Raises BadInput, UnknownTask, MemoryUnavailable, Unreachable."""
     tenants: ByTenant = request.app.state.tenants
-    of = None if session is None else session_hash(who.tenant, session)
-    wanted = MemoryQuery(tenant=tenant_hash(who.tenant), session=of, text=query, dense=None)
-    return await tenants.recall(wanted, tokens)
+    return await tenants.recall(await wish.meant(who.tenant, client.resolve), wish.tokens)
 
 
 _REASONS = {
@@ -292,14 +282,10 @@ async def get_spending(client: Asking, query: Annotated[SpendingQuery, Query()])
 
 @v1.get("/memory")
 async def get_search_memory(
-    request: Request,
-    who: Who,
-    query: Annotated[str, Query(min_length=1, max_length=MOST_QUERY, description="Redacted before it is searched.")],
-    session: Annotated[str | None, Query(min_length=1, max_length=200, description="Of this session alone.")] = None,
-    tokens: Annotated[int, Query(ge=1, le=MOST_RECALLED)] = RECALLED_TOKENS,
+    request: Request, client: Asking, who: Who, wish: Annotated[MemoryWish, Query()]
 ) -> tuple[FoundJson, ...]:
     """What agents would recall, the best first; names stay replaced."""
-    return tuple(map(FoundJson.of, await recalled_for(request, who, query, session, tokens)))
+    return tuple(map(FoundJson.of, await recalled_for(request, client, who, wish)))
 
 
 First = Annotated[int, Query(ge=0, le=10_000)]

@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from waystation.adapters.clock import utc_now
 from waystation.client import Client
-from waystation.client.context import where
+from waystation.client.context import MOST_QUERY, MemoryWish, where
 from waystation.client.lookups import NEWEST
 from waystation.domain.amount import Amount
 from waystation.domain.compaction.audit import shown
@@ -29,7 +29,6 @@ from waystation.serve.access import SAFE, SIGN_IN, SignIn, Who, principal_of, wa
 from waystation.serve.api import (
     LAST_NUMBER,
     MOST_ON_A_PAGE,
-    MOST_QUERY,
     AgentPath,
     Feeding,
     First,
@@ -242,13 +241,15 @@ class FoundStretch(NamedTuple):
 @pages.get("/memory")
 async def memory_page(
     request: Request,
+    client: Asking,
     who: Who,
     query: Annotated[str, Query(max_length=MOST_QUERY)] = "",
     session: Annotated[str, Query(max_length=200)] = "",
 ) -> HTMLResponse:
     """What agents would recall."""
     asked = query.strip()
-    found = await recalled_for(request, who, asked, session.strip() or None) if asked else ()
+    wish = MemoryWish(query=asked, session=session.strip() or None) if asked else None
+    found = () if wish is None else await recalled_for(request, client, who, wish)
     hits = await run_in_threadpool(lambda: [with_matches(asked, one) for one in found])
     return _page(request, "memory.html", query=query, session=session, asked=bool(asked), hits=hits)
 
