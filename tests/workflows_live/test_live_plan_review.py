@@ -84,8 +84,10 @@ async def test_a_plan_that_a_person_sends_takes_the_place_of_the_one_that_waits(
         progress = await counter.task().result()
         history = (await counter.task().fetch_history()).to_json()
         versions = await counter.store.plan_versions(progress.task_id, ANYONE)
+        report = await counter.store.get_text(str(progress.report), ANYONE)
     assert progress.phase is TaskPhase.DONE
     assert [step.id for step in progress.steps] == ["tides", "weigh", "write"]
+    assert report.count("- A person changed the plan before its steps began\n") == 1
     assert [(asked.decision, asked.by) for asked in progress.approvals] == [("approved", "Ada")]
     assert [refusal.signal for refusal in progress.refusals] == [REVIEW_PLAN] * 2
     assert [version.plan.steps[0].goal for version in versions] == [CREW_PLAN.steps[0].goal, GOAL]

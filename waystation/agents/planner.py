@@ -24,6 +24,7 @@ from waystation.domain.foreign import tagged
 from waystation.domain.leg import RunRef
 from waystation.domain.models import Price
 from waystation.domain.plan import (
+    BY_A_PERSON,
     PLANNING_ID,
     EditedPlan,
     Plan,
@@ -273,7 +274,7 @@ class Planner:
             redactor = redactor_for(self.redactor, self.store, ref.reader)
             known = await with_safe_titles(plan, redactor, ref.tenant, [step.id for step in versions[-1].plan.steps])
             number = versions[-1].number + 1
-            version = PlanVersion(number=number, plan=known, made_by=edit.made_by, reason="A person sent it.")
+            version = PlanVersion(number=number, plan=known, made_by=edit.made_by, reason=BY_A_PERSON)
             await self.store.save_revision(ref.task_id, version)
         return EditedPlan(plan=known.without_goals())
 

@@ -29,6 +29,7 @@ from waystation.domain.errors import TextMissing, UnknownTask
 from waystation.domain.foreign import one_line
 from waystation.domain.ownership import OfTask
 from waystation.domain.passages import Results, beyond, result_passages, results_run
+from waystation.domain.plan import BY_A_PERSON
 from waystation.domain.privacy import Place
 from waystation.domain.procedures import evidence
 from waystation.domain.report import (
@@ -360,7 +361,9 @@ class Publisher:
         last = progress.reviews[-1] if progress.reviews else None
         found = last.found if last is not None and not last.sent_back else None
         faults = Faults() if found is None else await self._faults(found, ref)
-        return oversight_lines(progress.revisions, reasons, progress.reviews, faults)
+        changed = "- A person changed the plan before its steps began" if BY_A_PERSON in reasons.values() else ""
+        told = oversight_lines(progress.revisions, reasons, progress.reviews, faults)
+        return "\n".join(filter(None, [changed, told]))
 
     async def _criteria(self, ref: TaskRef, draft: ReportDraft, checked: CheckedCitations) -> str:
         """Of a report that its writer handed in."""

@@ -290,6 +290,10 @@ class EditedPlan(Value):
     reason: str = ""
 
 
+BY_A_PERSON = "A person sent it."
+"""The reason of a plan that was sent in the place of another one."""
+
+
 class PlanVersion(Value):
     """One of a task's plans, as the store keeps it."""
 
