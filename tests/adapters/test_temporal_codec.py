@@ -1,5 +1,6 @@
 """Payloads in Temporal, encrypted."""
 
+import json
 import os
 
 import pytest
@@ -99,6 +100,32 @@ async def test_messages_and_stack_traces_of_failures_are_encrypted_with_their_ca
     assert (read.message, read.details) == (f"told: {SECRET}", ({"said": SECRET},))
     assert isinstance(read.cause, ApplicationError)
     assert read.cause.message == SECRET
+
+
+def deep(levels: int) -> None:
+    """Raise with a long way to it."""
+    if not levels:
+        raise ValueError(SECRET)
+    deeper(levels - 1)
+
+
+def deeper(levels: int) -> None:
+    deep(levels)  # Two of them, since Python counts the calls of one function by itself instead of printing each.
+
+
+@pytest.mark.parametrize("levels", [0, 3, 90])
+async def test_a_server_keeps_an_encrypted_failure_whole_however_deep_it_comes_from(levels: int) -> None:
+    """Of an attempt that is to be repeated Temporal keeps no failure of more than 4 KB: then nobody could read it."""
+    converter, failure = converter_with(codec(OLD)), Failure()
+    try:
+        deep(levels)
+    except ValueError as error:
+        await converter.encode_failure(ApplicationError("told").with_traceback(error.__traceback__), failure)
+    assert failure.ByteSize() < 4096
+    (opened,) = await codec(OLD).decode([failure.encoded_attributes])
+    trace = json.loads(opened.data)["stack_trace"]
+    assert trace.endswith(", in deep\n    raise ValueError(SECRET)")
+    assert trace.startswith("…\n") == (levels > 3)
 
 
 async def test_a_failure_about_the_key_can_be_read_without_it() -> None:

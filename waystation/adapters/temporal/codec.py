@@ -1,5 +1,6 @@
 """Encrypts what Temporal keeps of us: payloads, failures and the summaries that its UI shows."""
 
+import re
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -13,7 +14,6 @@ from temporalio.converter import (
     ActivitySerializationContext,
     DataConverter,
     DefaultFailureConverter,
-    DefaultFailureConverterWithEncodedAttributes,
     PayloadCodec,
     PayloadConverter,
     SerializationContext,
@@ -146,17 +146,35 @@ class SealKeeping(PydanticPayloadConverter):
         ]
 
 
-class EncryptedFailures(DefaultFailureConverterWithEncodedAttributes):
+TRACE = 1500
+"""Bytes of a failure's stack trace that are kept where it is encrypted. Of an attempt that is to be repeated a server
+keeps 4 KB; of a longer failure it keeps message and trace in the clear alone, which are empty here."""
+_MARKERS = re.compile(r"[ ~^]*")
+"""A line below a frame's code that says which part of it was at work."""
+
+
+class EncryptedFailures(DefaultFailureConverter):
     """Messages and stack traces of failures are encrypted, too, but for those about the key: whoever reads that the
     key is wrong does not have the wrong one.
     """
 
     def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
         """See base class."""
+        super().to_failure(exception, payload_converter, failure)
         if isinstance(exception, WrongKey):
-            DefaultFailureConverter().to_failure(exception, payload_converter, failure)
-        else:
-            super().to_failure(exception, payload_converter, failure)
+            return
+        said = {"message": failure.message, "stack_trace": _end_of(failure.stack_trace)}
+        failure.encoded_attributes.CopyFrom(payload_converter.to_payloads([said])[0])
+        failure.message, failure.stack_trace = "Encoded failure", ""
+
+
+def _end_of(trace: str) -> str:
+    """The innermost lines of a stack trace, as many as may stay."""
+    lines = [line for line in trace.splitlines() if not _MARKERS.fullmatch(line)]
+    room, kept = TRACE, len(lines)
+    while kept and (room := room - len(lines[kept - 1].encode(errors="replace")) - 1) >= 0:
+        kept -= 1
+    return "\n".join([*(["…"] if kept else []), *lines[kept:]])
 
 
 def converter_with(codec: PayloadEncryption) -> DataConverter:
