@@ -1,6 +1,5 @@
 """Encrypts what Temporal keeps of us: payloads, failures and the summaries that its UI shows."""
 
-import re
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -149,8 +148,8 @@ class SealKeeping(PydanticPayloadConverter):
 TRACE = 1500
 """Bytes of a failure's stack trace that are kept where it is encrypted. Of an attempt that is to be repeated a server
 keeps 4 KB; of a longer failure it keeps message and trace in the clear alone, which are empty here."""
-_MARKERS = re.compile(r"[ ~^]*")
-"""A line below a frame's code that says which part of it was at work."""
+_MARKERS = " ~^"
+"""Lines of these alone stand below a frame's code, and say which part of it was at work."""
 
 
 class EncryptedFailures(DefaultFailureConverter):
@@ -170,7 +169,7 @@ class EncryptedFailures(DefaultFailureConverter):
 
 def _end_of(trace: str) -> str:
     """The innermost lines of a stack trace, as many as may stay."""
-    lines = [line for line in trace.splitlines() if not _MARKERS.fullmatch(line)]
+    lines = [line for line in trace.splitlines() if line.strip(_MARKERS)]
     room, kept = TRACE, len(lines)
     while kept and (room := room - len(lines[kept - 1].encode(errors="replace")) - 1) >= 0:
         kept -= 1
