@@ -15,7 +15,6 @@ from waystation.domain.compaction.history import view, with_record
 from waystation.domain.compaction.ladder import Summarise, next_rung
 from waystation.domain.compaction.policy import CompactionPolicy
 from waystation.domain.compaction.summary import summary_message
-from waystation.domain.compaction.tokens import estimate_messages
 from waystation.domain.compaction.units import layout
 from waystation.domain.transcript import Message, Summarised, Transcript
 
@@ -25,14 +24,15 @@ COMPARED = 1_000
 ROUNDS = 9
 GOAL_MS = 5
 PARTS = {
+    "measure": "before it: the first measuring",
     "plan": "plan",
     "layout": "of it: the layout",
-    "estimate": "of that: the token estimate",
     "apply": "apply",
     "text": "text for the summariser",
     "check": "check of its summary",
 }
-"""What is timed: plan is `next_rung`; apply is `with_record` and `view`."""
+"""What is timed: plan is `next_rung`; apply is `with_record` and `view`. Before either, agents and compactions measure
+the request: messages that they have just loaded for the first time, of a conversation that goes on only the newest."""
 _T = TypeVar("_T")
 
 
@@ -44,7 +44,7 @@ class Case(NamedTuple):
 
     @property
     def loaded(self) -> Transcript:
-        """Anew, so that nothing of an earlier round is remembered."""
+        """Anew, so that nothing of an earlier round is kept."""
         return Transcript.model_validate_json(self.stored)
 
 
@@ -98,14 +98,12 @@ class Clock:
 def ours(case: Case, clock: Clock) -> None:
     """One round of every part, each on a transcript that is new."""
     transcript = case.loaded
+    clock.measure("measure", lambda: MEASURE.request(view(transcript)))
     rung = clock.measure("plan", lambda: plan(transcript, case.policy))
     replaced = clock.measure("text", lambda: Engine(transcript, case.policy, forget).replaced(rung))
     text = clock.measure("check", lambda: check(replaced))
     clock.measure("apply", lambda: apply(transcript, rung, text))
-    alone = case.loaded
-    clock.measure("estimate", lambda: estimate_messages(alone.messages))
-    alone = case.loaded
-    clock.measure("layout", lambda: layout(alone))
+    clock.measure("layout", lambda: layout(transcript))
 
 
 def growth(medians: Mapping[int, float]) -> float:
@@ -156,6 +154,7 @@ def _show_peers() -> None:
     took = clock.medians
     mine = {
         "plan and apply": took["plan"] + took["apply"],
+        "the first measuring, plan and apply": sum(took[name] for name in ("measure", "plan", "apply")),
         "plan, text for the summariser, check and apply": sum(
             took[name] for name in ("plan", "text", "check", "apply")
         ),

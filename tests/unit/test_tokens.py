@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.histories import calls, results, says
+from tests.unit.histories import calls, results, says, wild_messages
 from waystation.domain.compaction.tokens import (
     Measure,
     correction,
@@ -41,6 +41,21 @@ def test_a_text_costs_what_its_pieces_cost_but_for_one_cut_and_rounding(text: st
 def test_a_message_costs_five_tokens_beside_its_content() -> None:
     assert estimate_message(user_text("m1", "word " * 8)) == 5 + 10
     assert estimate_message(results("m2", a="word " * 8)) == 5 + 10
+
+
+@given(wild_messages(), wild_messages())
+def test_what_a_message_keeps_is_what_it_is_measured_to_be_and_a_copy_is_measured_anew(
+    said: tuple[Message, ...], others: tuple[Message, ...]
+) -> None:
+    for one, other in zip(said, others, strict=False):
+        fresh = Message.model_validate_json(one.model_dump_json())
+        tokens, outline = estimate_message(one), one.outline
+        assert (estimate_message(one), one.outline) == (tokens, outline) == (estimate_message(fresh), fresh.outline)
+        changed = one.model_copy(update={"blocks": other.blocks})
+        assert estimate_message(changed) == estimate_message(other)
+        assert changed.outline.calls == other.outline.calls
+        # Nobody sees that anything is kept.
+        assert (one, one.model_dump_json(), repr(one)) == (fresh, fresh.model_dump_json(), repr(fresh))
 
 
 def test_omitted_reasoning_is_estimated_by_its_signature() -> None:

@@ -11,7 +11,8 @@ The words that pass between an agent and its model: blocks and messages, as the 
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated, Final, Literal
+from functools import cached_property
+from typing import Annotated, Final, Literal, NamedTuple
 
 from pydantic import Field, JsonValue
 
@@ -91,6 +92,15 @@ Block = Annotated[Text | Thinking | RedactedThinking | ToolUse | ToolResult | Op
 Speaker = Literal["user", "assistant"]
 
 
+class Outline(NamedTuple):
+    """The calls and results of a message by their ids, in order."""
+
+    results: tuple[str, ...]
+    calls: tuple[str, ...]
+    ordinary: bool
+    """Whether it has what its speaker may say, in the usual order: results, texts that say something, calls."""
+
+
 class Message(Value):
     """One message of a transcript. `id` is stable within its agent run and never used again."""
 
@@ -118,6 +128,24 @@ class Message(Value):
     def text(self) -> str:
         """All text blocks, joined by newlines."""
         return "\n".join([block.text for block in self.blocks if block.type == "text"])
+
+    # Worked out once: every turn and every plan of a compaction asks each message of a long conversation again.
+    @cached_property
+    def outline(self) -> "Outline":
+        """What the legality of a conversation depends on."""
+        blocks = self.blocks
+        results = tuple([block.tool_use_id for block in blocks if type(block) is ToolResult])
+        calls = tuple([block.id for block in blocks if type(block) is ToolUse])
+        between = blocks[len(results) : len(blocks) - len(calls)]
+        said = all([type(block) is Text and bool(block.text) and not block.text.isspace() for block in between])
+        misplaced = calls if self.role == "user" else results
+        repeated = len(set(calls)) < len(calls)
+        return Outline(results, calls, ordinary=said and bool(blocks) and not misplaced and not repeated)
+
+    @cached_property
+    def kept(self) -> dict[str, int]:
+        """What others have worked out of it, each under a name of its own, so that they do so once."""
+        return {}
 
     @property
     def of_the_platform(self) -> bool:

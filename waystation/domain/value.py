@@ -7,8 +7,8 @@ The texts in a JSON value: each with the field that has it, or all of them chang
 What a validation error says, in plain words: where and what, never the value, since it may be a secret.
 """
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
@@ -17,6 +17,14 @@ class Value(BaseModel):
     """An immutable value. Unknown fields are ignored, so that older histories stay readable."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """See base class. What was worked out of the value (`cached_property`) is worked out of the copy anew."""
+        copied = super().model_copy(update=update, deep=deep)
+        kept = vars(copied)
+        for worked_out in kept.keys() - type(self).model_fields.keys():
+            del kept[worked_out]
+        return copied
 
 
 class Input(BaseModel):

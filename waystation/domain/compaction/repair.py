@@ -50,7 +50,7 @@ def units_of(messages: Sequence[Message]) -> tuple[tuple[Message, ...], ...]:
     """A legal sequence of messages, cut between units."""
     units: list[list[Message]] = []
     for message in messages:
-        if message.tool_results and units:
+        if message.outline.results and units:
             units[-1].append(message)
         else:
             units.append([message])
@@ -62,24 +62,15 @@ def _is_in_order(messages: Sequence[Message]) -> bool:
 
     Of other legal messages the repair finds out that nothing is to be changed, which takes three times as long.
     """
-    asked: list[str] = []
+    asked: tuple[str, ...] = ()
     seen: set[str] = set()
     for message in messages:
-        results = [block.tool_use_id for block in message.blocks if type(block) is ToolResult]
-        calls = [block.id for block in message.blocks if type(block) is ToolUse]
-        texts = message.blocks[len(results) : len(message.blocks) - len(calls)]
-        misplaced = calls if message.role == "user" else results
-        if misplaced or results != asked or not message.blocks or not all(map(_is_said, texts)):
-            return False
-        if not seen.isdisjoint(calls) or len(set(calls)) < len(calls):
+        results, calls, ordinary = message.outline
+        if not ordinary or results != asked or not seen.isdisjoint(calls):
             return False
         seen.update(calls)
         asked = calls
     return not messages or messages[0].role == "user"
-
-
-def _is_said(block: Block) -> bool:
-    return type(block) is Text and bool(block.text) and not block.text.isspace()
 
 
 def _sound(messages: Sequence[Message]) -> list[Message]:

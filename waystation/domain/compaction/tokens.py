@@ -55,6 +55,9 @@ _JSON = json.JSONEncoder(ensure_ascii=False)
 SEALED_CHARACTERS = 6
 """Characters of a signature or of sealed reasoning that stand for one token of it (base64 of four characters)."""
 
+_KEPT = "estimate"
+"""Under which name a message keeps its tokens."""
+
 LEAST_CORRECTION, MOST_CORRECTION = 0.5, 2.0
 
 REQUEST_OVERHEAD = 1_000
@@ -80,8 +83,11 @@ def estimate_text(text: str) -> int:
 
 
 def estimate_message(message: Message) -> int:
-    """Tokens of a message, its overhead included."""
-    return MESSAGE_TOKENS + sum([_estimate_block(block) for block in message.blocks])
+    """Tokens of a message, its overhead included. The message keeps them: it never changes."""
+    kept = message.kept
+    if (tokens := kept.get(_KEPT)) is None:
+        tokens = kept[_KEPT] = MESSAGE_TOKENS + sum([_estimate_block(block) for block in message.blocks])
+    return tokens
 
 
 def estimate_messages(messages: Iterable[Message]) -> int:
