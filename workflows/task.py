@@ -1,4 +1,6 @@
-"""A task: plan, steps in parallel, report. Pauses hold nothing; a long life continues as new between two moves."""
+"""A task: plan, steps in parallel, what people send, report. Pauses hold nothing; a long life continues as new between
+two moves.
+"""
 
 import asyncio
 
@@ -6,22 +8,26 @@ from pydantic import JsonValue
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
+from activities.bookkeeping import SentActivities, TellRequest, UpdateRequest
 from activities.sessions import ForkActivities, RewindActivities
-from activities.tasks import PlanningActivities, PlanRequest
+from activities.tasks import EditedPlanRequest, PlanningActivities, PlanRequest
 from waystation.domain import signals
+from waystation.domain.amount import Amount
+from waystation.domain.approvals import SeveralAnswers, refusal
 from waystation.domain.continuation import TaskStart
 from waystation.domain.delegation import SubagentNews
+from waystation.domain.documents import DocumentsUpdate
 from waystation.domain.loans import lending
-from waystation.domain.reviews import PLANNING_PART, provided
+from waystation.domain.plan import PlanEdit
+from waystation.domain.reviews import PLANNING_PART, for_steps, provided, replanned
 from waystation.domain.session import SessionAnswer
-from waystation.domain.signals import read
-from waystation.domain.task import TaskPhase, TaskProgress
+from waystation.domain.signals import UNSEALED, InputT, SentTo, Signal, Words, after_message, not_kept, read, whole
+from waystation.domain.task import Approval, TaskPhase, TaskProgress, Telling
 from waystation.domain.task_state import TaskState, progressed
 from workflows.agent_runner import AgentRunner
 from workflows.approvals import BudgetGate, ask_about_plan, wait_for_agreement
-from workflows.board import Board
+from workflows.board import Board, record
 from workflows.delivery import Ending, despite_cancellation, revise_if_due, sent_back
-from workflows.inbox import Inbox
 from workflows.options import CONTEXT_SHORT, LEG, SHORT, heed_cancellation, named
 
 
@@ -65,6 +71,65 @@ class Crew:
             driven.cancel()
         await asyncio.gather(*self._driving.values(), return_exceptions=True)
         self._driving.clear()
+
+
+class Inbox:
+    """What people send: validated, put on the task's board, kept by the store. What names something in the store is put
+    on the board twice: when it has come, and when the store has it.
+
+    Any JSON, or none, is taken: a malformed message is refused where the person sees it. Words and documents wake
+    nobody: who waits hears of them when they go on.
+    """
+
+    def __init__(self, board: Board, gate: BudgetGate) -> None:
+        self._board, self._gate = board, gate
+
+    async def take(self, signal: Signal[InputT], sent: tuple[JsonValue, ...]) -> None:
+        """Have it take effect. What came unencrypted where it must not is refused."""
+        board, now = self._board, workflow.now()
+        if board.takes(sent):
+            answer = signal.answer(SentTo(board.state, board.standing, now), whole(sent))
+        else:
+            answer = refusal(signal.name, whole(sent), ValueError(UNSEALED), now)
+        board.change(after_message(board.state, answer))
+        if isinstance(answer, Words):
+            summary = f"keep message {answer.telling.number} of a person"
+            words = TellRequest(task_id=board.task_id, words=answer)
+            kept = await workflow.execute_activity_method(SentActivities.keep, words, **named(SHORT, summary))
+            return await self._kept(signal.name, kept.telling, kept.reason)
+        if isinstance(answer, DocumentsUpdate):
+            summary = f"update {answer.number} of the documents"
+            wanted = UpdateRequest(task_id=board.task_id, update=answer)
+            done = await workflow.execute_activity_method(SentActivities.update, wanted, **named(SHORT, summary))
+            return await self._kept(signal.name, done.update, done.reason)
+        if isinstance(answer, PlanEdit):
+            return await self._replan(answer)
+        answers = answer.each if isinstance(answer, SeveralAnswers) else (answer,)
+        await record(board, *answers)
+        granted = sum((one.granted for one in answers if isinstance(one, Approval)), Amount())
+        if not granted.nothing:
+            await self._gate.tell_granted(granted)
+
+    async def _replan(self, edit: PlanEdit) -> None:
+        """The task works by this plan, where it can be run."""
+        start = self._board.start
+        wanted = EditedPlanRequest(ref=start.ref, edit=edit, left=for_steps(self._board.state))
+        summary = "read the plan that a person sent"
+        made = await workflow.execute_activity_method(
+            PlanningActivities.take_edit, wanted, **named(CONTEXT_SHORT, summary)
+        )
+        state, answer = replanned(self._board.state, edit, made, start.terms, workflow.now())
+        self._board.change(state)
+        await record(self._board, answer)
+
+    async def _kept(self, signal: str, sent: Telling | DocumentsUpdate, reason: str) -> None:
+        """As the store has it now; or why it has not."""
+        if not reason:
+            self._board.change(after_message(self._board.state, sent))
+            return
+        state, refused = not_kept(signal, self._board.state, sent, reason, workflow.now())
+        self._board.change(state)
+        await record(self._board, refused)
 
 
 async def _reopened(start: TaskStart) -> TaskState | None:
