@@ -36,7 +36,8 @@ from waystation.domain.task import (
 from waystation.domain.transcript import ToolUse
 from waystation.serve.app import LetIn, application
 from waystation.serve.assistants import Assistant, GivenDocument, Handing
-from waystation.serve.mcp import AssistantServer, status_text
+from waystation.serve.mcp import AssistantServer
+from waystation.serve.mcp_tasks import status_text
 from waystation.serve.principals import ApiKeys, AssistantRights, Identities
 from waystation.settings import Settings
 from waystation.task_view import TaskView, as_stored

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 from mcp import Client, StdioServerParameters
-from mcp.client import ClientRequestContext
+from mcp.client import ClientExtension, ClientRequestContext
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import ElicitRequestFormParams, ElicitRequestParams, ElicitResult, TextResourceContents
 
@@ -43,12 +43,14 @@ class Person:
 
 
 @asynccontextmanager
-async def over_streams(shell: Shell, root: Path, person: Person, mode: str) -> AsyncGenerator[tuple[Client, int]]:
+async def over_streams(
+    shell: Shell, root: Path, person: Person, mode: str, *extensions: ClientExtension
+) -> AsyncGenerator[tuple[Client, int]]:
     """A client of `waystation mcp`, and the process that answers it."""
     number = root.with_name("mcp.pid")
     program = f'echo $$ > {number}; exec {sys.executable} -m waystation.cli.main mcp --root "{root}"'
     started = StdioServerParameters(command="sh", args=["-c", program], env=shell.environment, cwd=ROOT)
-    async with Client(started, mode=mode, elicitation_callback=person) as client:
+    async with Client(started, mode=mode, elicitation_callback=person, extensions=extensions) as client:
         yield client, int(number.read_text())
 
 
@@ -86,8 +88,14 @@ async def answered_to_the_end(client: Client, task: str) -> str:
 
 
 async def read_report(client: Client, task: str) -> dict[str, Any]:
-    """The report, of which every citation was looked up in the document that it names."""
+    """The report, of which every citation holds."""
     report = await called(client, "get_report", task=task)
+    await look_up(client, task, report)
+    return report
+
+
+async def look_up(client: Client, task: str, report: Mapping[str, Any]) -> None:
+    """Every citation, in the document that it names."""
     assert report["checked"].startswith("All ")
     assert report["sources"]
     for source in report["sources"]:
@@ -98,7 +106,6 @@ async def read_report(client: Client, task: str) -> dict[str, Any]:
         assert "".join(cited).strip()
         if source["quotation"] is not None:
             assert source["quotation"].split("…")[0].strip() in " ".join(cited)
-    return report
 
 
 @pytest.mark.timeout(900)

@@ -7,7 +7,7 @@ import asyncio
 import fcntl
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import Self
+from typing import Literal, Self
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from pydantic import BaseModel, Field, model_validator
@@ -111,6 +111,10 @@ class ReportPart(Value):
     """What is cited in this part; `fault` says why a citation does not hold."""
 
 
+class FinishedTask(AcceptedTask, ReportPart):
+    """What a submitted task came to, for whom the submission lasts as long: its report beside what is known at once."""
+
+
 class AnsweredRequest(Value):
     """What became of an answer."""
 
@@ -127,6 +131,14 @@ class PersonsGrant(BaseModel):
         default="", max_length=60, description="How much: 50k tokens or $0.25; empty for what was asked for."
     )
     note: str = Field(default="", max_length=2_000, description="A note that is kept with the answer.")
+
+
+class PersonsAnswer(PersonsGrant):
+    """The same where one form takes either answer."""
+
+    decision: Literal["approve", "deny"] = Field(
+        description="approve: it goes on; deny: it delivers what it has, or goes on without the call."
+    )
 
 
 class Assistant:
@@ -190,6 +202,23 @@ class Assistant:
             sources=tuple(one for one in exported.sources if (one.document, one.first_line, one.last_line) in cited),
         )
 
+    async def finished(self, view: TaskView) -> FinishedTask:
+        """A task of its own that is over, with the report. Raises BadInput where it has none."""
+        progress = view.progress
+        report = await self.report(progress.task_id)
+        there = [one for one in await self.client.documents(progress.task_id) if not one.removed]
+        return FinishedTask(
+            **report.model_dump(),
+            page=self._page_of(progress.task_id, view.ui_url),
+            budget_tokens=progress.budget.limit.tokens,
+            budget_usd=progress.budget.limit.usd,
+            documents=len(there),
+            warnings=(),
+        )
+
+    def _page_of(self, task_id: str, ui_url: str | None) -> str | None:
+        return f"{self._page}{task_id}" if self._page else ui_url
+
     async def document(self, task: str, name: str) -> str:
         """A document, as agents were shown it: assistants are told no more. Raises as `task`, `document_as_shown`."""
         return await document_as_shown(self._settings, await self.task(task), name)
@@ -217,7 +246,7 @@ class Assistant:
         skipped = tuple(f"{one.name} was left out: {one.reason}" for one in loaded.left_out)
         return AcceptedTask(
             task_id=submitted.task_id,
-            page=f"{self._page}{submitted.task_id}" if self._page else submitted.ui_url,
+            page=self._page_of(submitted.task_id, submitted.ui_url),
             budget_tokens=row.terms.budget.tokens,
             budget_usd=row.terms.budget.usd,
             documents=len(loaded.documents),
@@ -342,6 +371,18 @@ class Assistant:
                 by=self.rights.signature,
                 note=note,
             )
+
+    async def deny(self, one: PendingApproval, note: str, finish: Literal["partial", "cancel"] = "partial") -> Answer:
+        """Refuse it, for good. Raises BadInput, Unreachable."""
+        return await self.client.deny(
+            one.task_id, request_id=one.approval.request_id, finish=finish, by=self.rights.signature, note=note
+        )
+
+    async def answer(self, one: PendingApproval, said: PersonsAnswer) -> Answer:
+        """Either of the two. Raises as they do."""
+        if said.decision == "deny":
+            return await self.deny(one, said.note)
+        return await self.approve(one, said.amount, said.note)
 
     async def recall(self, query: str, tokens: int) -> tuple[FoundJson, ...]:
         """What agents of its tasks would recall. Raises BadInput, Unreachable, MemoryUnavailable."""

@@ -26,21 +26,18 @@ from mcp.types import (
     GetPromptResult,
     InputRequiredResult,
     Resource,
-    TextContent,
     Tool,
     ToolAnnotations,
 )
-from pydantic import AnyUrl, BaseModel, Field, ValidationError
+from pydantic import AnyUrl, Field, ValidationError
 
 from waystation import __version__
 from waystation.client.context import RecalledJson
 from waystation.client.task_json import CancelJson, TaskJson, task_json
-from waystation.domain.amount import used_text
 from waystation.domain.compaction.audit import shown
 from waystation.domain.errors import BadInput, WaystationError
 from waystation.domain.foreign import ServerNames, one_line, plain, plain_json
 from waystation.domain.signals import Answer
-from waystation.domain.value import every_name, malformed, mapped
 from waystation.serve.app import logs_without_words, pass_on
 from waystation.serve.assistants import (
     SCHEME,
@@ -52,6 +49,18 @@ from waystation.serve.assistants import (
     PersonsGrant,
     ReportPart,
     budget_of,
+)
+from waystation.serve.mcp_tasks import (
+    SUBMITS,
+    FollowedTasks,
+    doing_line,
+    faults_text,
+    made_plain,
+    not_to_approve,
+    only_declared,
+    shows_forms,
+    status_text,
+    text_with,
 )
 from waystation.serve.task_page import asking_text
 from waystation.task_view import PendingApproval, TaskView, Waiting, pending
@@ -127,7 +136,7 @@ async def wait_for_task(
         waited = clock() - began
         if view.progress.phase.over or pending(view.progress) or waited >= seconds:
             return _status(view)
-        if (line := _doing(view)) != told:
+        if (line := doing_line(view)) != told:
             told = line
             await ctx.report_progress(waited, seconds, line)
         await asyncio.sleep(min(LOOK_AGAIN_SECONDS, seconds - waited))
@@ -142,19 +151,11 @@ async def form_for(ctx: Ctx, task: str, request_id: str | None) -> Elicit[Person
     """A form for a person; None where the assistant may answer for itself. Raises ToolError where nobody can."""
     assistant = assistant_of(ctx)
     one = await assistant.request(task, request_id)
-    elsewhere = f"`waystation approve {one.task_id} --request {one.approval.request_id}`, or on the task's page"
-    match assistant.rights.answers:
-        case "client":
-            return None
-        case "nobody":
-            raise ToolError(f"assistants approve nothing here (WAYSTATION_MCP_ANSWERS): a person does by {elsewhere}")
-        case "person" if _shows_forms(ctx):
-            return Elicit(asking_text(one), PersonsGrant)
-        case "person":
-            raise ToolError(
-                f"this client shows its person no form, and an assistant approves nothing for itself: a person does by "
-                f"{elsewhere}; or set WAYSTATION_MCP_ANSWERS=client"
-            )
+    answers = assistant.rights.answers
+    why_not = not_to_approve(one, answers, forms=shows_forms(ctx.client_capabilities))
+    if why_not is not None:
+        raise ToolError(why_not)
+    return Elicit(asking_text(one), PersonsGrant) if answers == "person" else None
 
 
 async def approve_request(
@@ -184,9 +185,7 @@ async def deny_request(
     """Refuse what a task asks for, for good: the agent ends with what it has, or goes on without the call."""
     assistant = assistant_of(ctx)
     one = await assistant.request(task, request_id)
-    by = assistant.rights.signature
-    sent = await assistant.client.deny(one.task_id, request_id=one.approval.request_id, finish=finish, by=by, note=note)
-    return _answered(one, sent)
+    return _answered(one, await assistant.deny(one, note, finish))
 
 
 async def read_report(
@@ -197,7 +196,7 @@ async def read_report(
 ) -> Annotated[CallToolResult, ReportPart]:
     """The report of a task that is over, whole or by section, with the places that it cites."""
     part = await assistant_of(ctx).report(task, section, version)
-    return _told(part.report, part)
+    return text_with(part.report, part)
 
 
 async def recall_for(
@@ -229,7 +228,7 @@ async def cancel_task(ctx: Ctx, task: Task) -> CancelJson:
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _ENDS = ToolAnnotations(destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 TOOLS: dict[str, tuple[Callable[..., Any], ToolAnnotations]] = {
-    "submit_research": (submit_research, ToolAnnotations(destructive_hint=False, open_world_hint=True)),
+    SUBMITS: (submit_research, ToolAnnotations(destructive_hint=False, open_world_hint=True)),
     "task_status": (task_status, _READS),
     "wait_for_task": (wait_for_task, _READS),
     "list_approvals": (list_approvals, _READS),
@@ -247,38 +246,7 @@ TOOLS: dict[str, tuple[Callable[..., Any], ToolAnnotations]] = {
 
 
 def _status(view: TaskView) -> CallToolResult:
-    return _told(status_text(view), task_json(view, None))
-
-
-def _told(text: str, content: BaseModel) -> CallToolResult:
-    return CallToolResult(content=[TextContent(text=plain(text))], structured_content=content.model_dump(mode="json"))
-
-
-def status_text(view: TaskView) -> str:
-    """A task in a few lines: what an assistant needs to go on."""
-    progress = view.progress
-    title = one_line(progress.title)
-    lines = [f"{progress.task_id} is {progress.phase}{f': {title}' if title else ''}", _doing(view)]
-    lines += [f"step {step.id}: {step.state}" for step in progress.steps]
-    lines += [f"note: {one_line(note)}" for note in (*progress.notes, *view.waits)]
-    lines += [f"asks, request_id {one.approval.request_id}: {asking_text(one)}" for one in pending(progress)]
-    if progress.phase.over and progress.readable is not None:
-        lines.append("its report: get_report")
-    return "\n".join(filter(None, lines))
-
-
-def _doing(view: TaskView) -> str:
-    """Numbers and names of tools; no text of the work."""
-    budget = view.progress.budget
-    at_work = ", ".join(f"{one.agent} at {one.tool or one.what}" for one in view.doing)
-    done = sum(step.state == "done" for step in view.progress.steps)
-    steps = f"{done} of {len(view.progress.steps)} steps done; " if view.progress.steps else ""
-    return f"{steps}{used_text(budget.spent, budget.limit)} spent{f'; {at_work}' if at_work else ''}"
-
-
-def _shows_forms(ctx: Ctx) -> bool:
-    able = ctx.client_capabilities.elicitation if ctx.client_capabilities is not None else None
-    return able is not None and (able.form is not None or able.url is None)
+    return text_with(status_text(view), task_json(view, None))
 
 
 def _unless_refused(answer: Answer) -> Answer:
@@ -337,7 +305,13 @@ class AssistantServer(MCPServer[Any]):
     def __init__(self, assistant: Assistant) -> None:
         logs_without_words()
         super().__init__(
-            "waystation", title="Waystation", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING"
+            "waystation",
+            title="Waystation",
+            instructions=INSTRUCTIONS,
+            version=__version__,
+            log_level="WARNING",
+            extensions=[FollowedTasks(assistant)],
+            middleware=[only_declared],
         )
         self.assistant = assistant
         for name, (tool, annotations) in TOOLS.items():
@@ -396,7 +370,9 @@ class AssistantServer(MCPServer[Any]):
         if taken is not None and (unknown := sorted(arguments.keys() - taken.keys())):
             raise ToolError(f"{name} has no argument {one_line(unknown[0])!r}: it takes {', '.join(taken) or 'none'}")
         try:
-            return _clean(await super().call_tool(name, arguments, context))
+            said = await super().call_tool(name, arguments, context)
+            # A form is one of `asking_text`, which is plain.
+            return said if isinstance(said, InputRequiredResult) else made_plain(said)
         except ToolError as error:
             if (said := _sentence(error)) is None:
                 raise
@@ -415,15 +391,6 @@ class AssistantServer(MCPServer[Any]):
             raise ResourceNotFoundError(said) from None
 
 
-def _clean(said: CallToolResult | InputRequiredResult) -> CallToolResult | InputRequiredResult:
-    """Data as text: a model reads what no person sees. A form is one of `asking_text`, which has cleaned it."""
-    if isinstance(said, InputRequiredResult):
-        return said
-    texts = [TextContent(text=plain_json(one.text)) for one in said.content if isinstance(one, TextContent)]
-    seen = mapped(said.structured_content, plain, every_name)
-    return said.model_copy(update={"content": texts, "structured_content": seen})
-
-
 def _clean_part(one: ReadResourceContents) -> ReadResourceContents:
     written = plain_json if one.mime_type == "application/json" else plain
     return replace(one, content=written(one.content)) if isinstance(one.content, str) else one
@@ -433,7 +400,7 @@ def _sentence(error: ToolError | ResourceError) -> str | None:
     """What is wrong and what to do, where it is known; values that were given are not repeated."""
     match error.__cause__:
         case ValidationError() as faults:
-            return "; ".join(f"{'.'.join(map(str, fault.place))}: {plain(fault.words)}" for fault in malformed(faults))
+            return faults_text(faults)
         case WaystationError() | ToolError() as known if not isinstance(known, UnexpectedToolError):
             return plain(str(known))
         case _:
