@@ -1,8 +1,9 @@
 """Many tasks at once on servers, undisturbed and with workers that are killed: `make load TASKS=60 AT_ONCE=12`.
 
 PostgreSQL, a Temporal server, a Qdrant server's protocol, and two worker processes for each queue; the model is the
-offline one behind HTTP, which answers at once, in this process. In the second round a worker is killed every few
-seconds, the kinds in turn; all connections of the database are cut once, and Qdrant refuses everything for a while.
+offline one behind HTTP, which answers at once, in this process. In the second round a worker is killed again and
+again, the kinds in turn, each when the one before is back; all connections of the database are cut once, and Qdrant
+refuses everything for a while.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ TASKS, AT_ONCE = (int(os.environ.get(name, usual)) for name, usual in (("TASKS",
 QUEUES, OF_EACH = ("workflows", "agents", "context"), 2
 SESSIONS = 5
 KILL_EVERY = 10.0
-"""Seconds between two kills."""
+"""Seconds from when a killed worker is back to the next kill, so that a slow machine keeps some workers."""
 REFUSED_REQUESTS = 40
 """That Qdrant answers with 503, one after another."""
 DOCUMENTS = tuple(
@@ -83,13 +84,13 @@ class Fleet:
         self.running[queue, number] = shell.start("worker", "--queues", queue, log=self.folder / f"{queue}.log")
         return lambda: ready(health)
 
-    def kill(self, queue: str, number: int) -> None:
-        """Without a warning; another one is begun at once."""
+    def kill(self, queue: str, number: int) -> Callable[[], bool]:
+        """Without a warning; another one is begun at once. Whether that is ready is to be asked."""
         process = self.running[queue, number]
         process.kill()
         process.wait()
         self.kills += 1
-        self.start(queue, number)
+        return self.start(queue, number)
 
     def look(self) -> None:
         """Note what memory they have."""
@@ -209,13 +210,15 @@ class Trouble:
         kinds = [(queue, number) for number in range(OF_EACH) for queue in QUEUES]
         while True:
             await asyncio.sleep(KILL_EVERY)
-            await asyncio.to_thread(self.fleet.kill, *kinds[self.turn % len(kinds)])
+            back = await asyncio.to_thread(self.fleet.kill, *kinds[self.turn % len(kinds)])
             self.turn += 1
             if self.turn == 2:
                 cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
                 await asyncio.to_thread(self.postgres.run, cut)
             if self.turn == 3:
                 self.qdrant.fail_next(REFUSED_REQUESTS, 503)
+            while not await asyncio.to_thread(back):
+                await asyncio.sleep(LOOK)
 
 
 def connections(postgres: PostgresServer) -> int:

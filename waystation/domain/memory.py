@@ -25,7 +25,7 @@ from waystation.domain.privacy import PLACEHOLDER, with_originals
 from waystation.domain.value import Value
 from waystation.patterns import proven
 
-CANDIDATES = 100
+CANDIDATES = 200
 """Passages that a search gives to whoever chooses among them (`domain.excerpts`)."""
 SHORT_ID_DIGITS = 8
 GOES_ON = " …"
