@@ -217,8 +217,7 @@ class Trouble:
                 await asyncio.to_thread(self.postgres.run, cut)
             if self.turn == 3:
                 self.qdrant.fail_next(REFUSED_REQUESTS, 503)
-            while not await asyncio.to_thread(back):
-                await asyncio.sleep(LOOK)
+            await asyncio.to_thread(until, back, 300, "readiness of the worker that was killed")
 
 
 def connections(postgres: PostgresServer) -> int:

@@ -196,3 +196,11 @@ def test_a_passage_that_begins_and_ends_before_a_place_holds_nothing_after_it(bo
         assert places[passage.first_message] <= places[passage.last_message]
         if max(places[passage.first_message], places[passage.last_message]) < place:
             assert max(held) < place
+
+
+@pytest.mark.parametrize("blocks", [(Thinking(thinking="hm", signature="s"),), (Text(text=" "),), ()])
+def test_a_message_that_says_nothing_is_no_passage_and_keeps_no_other_out(blocks: tuple[Block, ...]) -> None:
+    silent = Message(id="m1", role="assistant", blocks=blocks)
+    assert [one.text for one in passages_of([silent, said(2)], {"m1": "", "m2": "[m2 user] word2"})] == [
+        "[m2 user] word2"
+    ]

@@ -25,12 +25,14 @@ from waystation.client import Client
 from waystation.client.lookups import NEWEST
 from waystation.domain.amount import Limit
 from waystation.domain.errors import BadInput, Unreachable
+from waystation.domain.signals import Answer
 from waystation.domain.task import TaskRequest
 from waystation.serve.assistants import Assistant, GivenDocument, Handing
 from waystation.serve.mcp import AssistantServer
 from waystation.serve.principals import Answers, AssistantRights
+from waystation.serve.task_page import asking_text
 from waystation.settings import Settings
-from waystation.task_view import TaskFilter
+from waystation.task_view import PendingApproval, TaskFilter, pending
 from workers.memory import MemoryReader
 
 PLENTY = Limit(tokens=10_000_000)
@@ -149,6 +151,47 @@ async def test_a_person_answers_by_a_form_and_an_assistant_not_for_itself(
         assert (answered.by, answered.note) == ("assistant (MCP)", NOTE)
 
 
+class Waits(Assistant):
+    """Of its requests, one waits at a time."""
+
+    def __init__(self, there: Room, first: PendingApproval) -> None:
+        own = there.assistant()
+        super().__init__(there.client, there.settings, own.rights, MemoryReader(there.settings))
+        self.waiting, self.granted = first, list[str]()
+
+    async def request(self, task: str, request_id: str | None) -> PendingApproval:
+        """See base class."""
+        del task, request_id
+        return self.waiting
+
+    async def approve(self, one: PendingApproval, written: str, note: str) -> Answer:
+        """See base class."""
+        del written, note
+        self.granted.append(one.approval.request_id)
+        return Answer(outcome="approved")
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_form_grants_what_it_was_about_and_nothing_that_came_to_wait_meanwhile(
+    mode: str, server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter, room(outside) as there:
+        task, _ = await paused(counter, there.client)
+        first, second = pending((await there.client.progress(task)).progress)
+        assistant = Waits(there, first)
+
+        class Slow(Person):
+            async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+                assistant.waiting = second
+                return await super().__call__(context, params)
+
+        slow = Slow("accept", "60k")
+        async with there.asking(assistant, slow, mode) as asking:
+            await said(asking, "approve", task=task)
+    about = [one.approval.request_id for one in (first, second) if asking_text(one) == slow.read[-1]]
+    assert assistant.granted == about
+
+
 async def test_what_is_granted_stays_within_its_budget_and_a_denial_is_always_possible(
     server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
 ) -> None:
@@ -159,6 +202,9 @@ async def test_what_is_granted_stays_within_its_budget_and_a_denial_is_always_po
         async with there.asking(there.assistant("client", Limit(tokens=limit + 50_000)), None) as asking:
             done, words = await said(asking, "approve", task=task, request_id=first, amount="50001")
             assert (done, "beyond what assistant may spend" in words) == (False, True)
+            for nothing in ("0", "0k", "$0.000000"):
+                done, words = await said(asking, "approve", task=task, request_id=first, amount=nothing)
+                assert (done, "grants nothing" in words) == (False, True)
             done, words = await said(asking, "deny", task=task, request_id=second)
             assert done, words
             done, words = await said(asking, "approve", task=task, request_id=first, amount="50k", note=NOTE)

@@ -130,6 +130,8 @@ def _said(message: Message, text: str) -> Iterator[tuple[Block, str, str]]:
     Where a block begins is told by its own label and by its place: what is said may have the labels of others in it.
     """
     shown = [(block, head) for block in message.blocks if (head := _head(message, block))]
+    if not shown:  # blanks, or thinking alone
+        return
     starts = [0]
     for _, head in shown[1:]:
         starts.append(text.find(f"\n{head}", starts[-1]) + 1 or len(text))

@@ -362,6 +362,9 @@ class Assistant:
     async def approve(self, one: PendingApproval, written: str, note: str) -> Answer:
         """Grant what was asked for, or what is written, within its budget. Raises BadInput, Unreachable."""
         amount = _written(written).amount if written.strip() else one.approval.asked
+        if written.strip() and amount.nothing:
+            # To the task no amount is what was asked for, which nobody has counted then.
+            raise BadInput(f"{written!r} grants nothing: leave the amount out for what was asked for, or deny it")
         async with self._counting():
             await self._require(amount)
             return await self.client.approve(

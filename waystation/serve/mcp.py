@@ -147,10 +147,17 @@ async def list_approvals(ctx: Ctx) -> Waiting:
     return Waiting(requests=await assistant_of(ctx).requests())
 
 
-async def form_for(ctx: Ctx, task: str, request_id: str | None) -> Elicit[PersonsGrant] | None:
+async def looked_up_request(ctx: Ctx, task: str, request_id: str | None) -> PendingApproval:
+    """Looked up once a call: what is granted is what the form was about, whatever waits when it comes back."""
+    return await assistant_of(ctx).request(task, request_id)
+
+
+RequestMeant = Annotated[PendingApproval, Resolve(looked_up_request)]
+
+
+async def form_for(ctx: Ctx, one: RequestMeant) -> Elicit[PersonsGrant] | None:
     """A form for a person; None where the assistant may answer for itself. Raises ToolError where nobody can."""
     assistant = assistant_of(ctx)
-    one = await assistant.request(task, request_id)
     answers = assistant.rights.answers
     why_not = not_to_approve(one, answers, forms=shows_forms(ctx.client_capabilities))
     if why_not is not None:
@@ -161,16 +168,16 @@ async def form_for(ctx: Ctx, task: str, request_id: str | None) -> Elicit[Person
 async def approve_request(
     ctx: Ctx,
     task: Task,
+    one: RequestMeant,
     grant: Annotated[PersonsGrant | None, Resolve(form_for)],
     request_id: RequestId = None,
     amount: Annotated[str, Field(max_length=60, description="Only where assistants may answer: 50k, or $0.25.")] = "",
     note: Annotated[str, Field(max_length=2_000, description="Only where assistants may answer.")] = "",
 ) -> AnsweredRequest:
     """Grant what a task asks for. Where the client can, this shows the person a form: ask nobody beforehand."""
-    assistant = assistant_of(ctx)
-    one = await assistant.request(task, request_id)
+    del task, request_id  # by these `looked_up_request` has found it
     said = PersonsGrant(amount=amount, note=note) if grant is None else grant
-    return _answered(one, await assistant.approve(one, said.amount, said.note))
+    return _answered(one, await assistant_of(ctx).approve(one, said.amount, said.note))
 
 
 async def deny_request(
