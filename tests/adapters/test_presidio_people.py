@@ -44,6 +44,10 @@ async def test_a_word_of_code_and_its_manuals_is_no_person(redactor: PresidioRed
         ("# Raymond Hettinger asked for this.\nclass Counter(dict):\n    pass", "Raymond Hettinger"),
         ("Yesterday Zhabotinskyi called, and the meeting is off.", "Zhabotinskyi"),
         ("Our neighbour, Mr. Baker, came by after lunch.", "Baker"),
+        ("{'customer': 'John Smith'}", "John Smith"),
+        ("INSERT INTO customers VALUES (7, 'Rafael Ortega');", "Rafael Ortega"),
+        ("assert user.name == 'John Smith'", "John Smith"),
+        ("rows = [('John Smith', 'Maria Gonzalez')]", "Maria Gonzalez"),
     ],
 )
 async def test_a_person_is_found_in_code_too(redactor: PresidioRedactor, text: str, name: str) -> None:

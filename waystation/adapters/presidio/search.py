@@ -34,6 +34,8 @@ from waystation.domain.privacy import Treatment
 from waystation.patterns import proven
 
 _LAST_OF_NAME = proven(r"['’]s\b|\s-|[\n\t,;:|(){}\[\]<>\"“”*#=+/\\]|  ")
+_BEHIND_NAMES = " \t\n'’"
+"""The language model takes the quote that closes behind a name for a part of it."""
 _PARTICLE = r"(?:van|von|der|den|de|del|della|di|da|do|dos|du|la|le|el|al|bin|ibn|ben|of|the|y|e|zu|ter|ten)"
 _A_PARTICLE = proven(rf"\A{_PARTICLE}\Z")
 _WORD = r"[^\W\d_a-z][^\W\d_]*+(?:['’-][^\W\d_]++)*+\.?"
@@ -65,7 +67,7 @@ class NameFilter:
         """The part of the find that is a name; None if it is none."""
         cut = _LAST_OF_NAME.search(self._text, find.start, find.end)
         end = cut.start() if cut else find.end
-        name = self._text[find.start : end].rstrip()
+        name = self._text[find.start : end].rstrip(_BEHIND_NAMES)
         end = find.start + len(name)
         if not _SHAPE.match(name) or self._is_glued(find.start, end) or self._is_junk(name):
             return None
