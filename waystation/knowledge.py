@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from waystation.adapters.clock import utc_now
 from waystation.adapters.embeddings.http import HttpEmbedder, Vendor, endpoint_of
-from waystation.adapters.embeddings.local import FastEmbedder, NoEmbedder, best_embedder
+from waystation.adapters.embeddings.local import E5Embedder, FastEmbedder, NoEmbedder, best_embedder
 from waystation.adapters.keys import Sealer
 from waystation.adapters.presidio.redactor import SHORT_TYPES, PresidioRedactor, fingerprint, key_check
 from waystation.adapters.presidio.rules import COUNTRIES, NO_RULES, Rules, checked_countries, models_for, read_own_rules
@@ -36,6 +36,8 @@ async def opened_embedder(settings: Settings) -> AsyncGenerator[Embedder]:
             yield best_embedder()
         case "none":
             yield NoEmbedder()
+        case "e5":
+            yield E5Embedder.of()
         case "fastembed":
             folder = settings.embedder_folder
             yield FastEmbedder.of(settings.embedder_model, folder.expanduser() if folder else None)

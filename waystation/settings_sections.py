@@ -238,10 +238,10 @@ class EmbedderSettings(BaseSettings):
         description="Characters of a task's documents that go into memory when it has delivered, for later tasks of "
         "its session; 0: none.",
     )
-    embedder: Literal["static", "none", "fastembed", "voyage", "openai"] = Field(
+    embedder: Literal["static", "none", "e5", "fastembed", "voyage", "openai"] = Field(
         default="static",
         description="What makes vectors of passages: static (comes with the package), none (memory searches by words "
-        "alone), fastembed, voyage, or openai, which many servers speak (docs/memory.md). Memory that was made with "
+        "alone), e5, fastembed, voyage, or openai, which many servers speak (docs/memory.md). Memory made with "
         "another one is made anew by `waystation memory reindex`.",
     )
     embedder_model: str | None = Field(

@@ -21,7 +21,7 @@ from benchmarks.budgets.tables import show
 from benchmarks.memory.conversations import FACTS, FIRMS, PARTS, PROJECTS, REMARKS, dialogue
 from benchmarks.memory.indexing import RUN, as_redacted, windows
 from benchmarks.memory.plain import PlainMemory
-from waystation.adapters.embeddings.local import WordLlamaEmbedder
+from waystation.adapters.embeddings.local import E5Embedder, WordLlamaEmbedder
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.qdrant.edge import QdrantEdgeMemory
 from waystation.agents.archive import Recollection, embedded
@@ -30,7 +30,7 @@ from waystation.domain.passages import render, tool_names
 from waystation.domain.privacy import Place, meant
 from waystation.domain.transcript import Message, Text, ToolResult, ToolUse
 from waystation.knowledge import trial_vault
-from waystation.ports import Redactor
+from waystation.ports import Embedder, Redactor
 
 SEED = 7
 """Sizes and weights were chosen on 1 to 3, and 4 to 6 are those of `recall`."""
@@ -38,7 +38,8 @@ BUDGETS = (1_000, 2_000)
 SMALL = (250, 500)
 """Of conversations that are short themselves."""
 KEY = bytes(32)
-FOLDER = "DIALOGUES"
+FOLDER, EMBEDDER = "DIALOGUES", "EMBEDDER"
+"""Variables: where dialogues are; `e5` for that embedder in the place of the bundled one, for ours and the baseline."""
 ANSWERED = (1, 2, 3, 4)
 """Categories of LoCoMo's questions."""
 CHINESE_SITES = ("虹桥仓库", "滨江码头", "东山隧道", "南湖学校", "西岭水库", "北城医院", "青溪图书馆", "金沙车站")
@@ -169,7 +170,7 @@ class Answered(NamedTuple):
     plain: dict[int, float]
 
 
-async def recall_of(kind: Kind, redacting: Redactor, embedder: WordLlamaEmbedder) -> Answered:
+async def recall_of(kind: Kind, redacting: Redactor, embedder: Embedder) -> Answered:
     """The mean share of a question's evidence, by the product and by the plain thing."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
@@ -208,7 +209,8 @@ def _share(wanted: Sequence[str], shown: Sequence[str]) -> float:
 
 
 async def _all(kinds: Sequence[Kind]) -> dict[tuple[str, str], Answered]:
-    embedder, presidio = WordLlamaEmbedder(), PresidioRedactor(KEY)
+    embedder = E5Embedder.of() if os.environ.get(EMBEDDER) == "e5" else WordLlamaEmbedder()
+    presidio = PresidioRedactor(KEY)
     try:
         redactors: tuple[tuple[str, Redactor], ...] = (("no", NoRedaction()), ("yes", presidio))
         return {(kind.name, name): await recall_of(kind, one, embedder) for kind in kinds for name, one in redactors}

@@ -1,10 +1,11 @@
 """The plain baseline, which shares nothing with the product but the tokens' estimate and the static vectors: windows of
-three turns, one turn on, ranked by BM25 and by cosine, and both ranks fused.
+three turns, one turn on (or `STEP`), ranked by BM25 and by cosine, and both ranks fused.
 
 A turn is a line: what is said in one, and each of a log's or a document's.
 """
 
 import math
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from waystation.domain.compaction.tokens import estimate_text
 from waystation.ports import Embedder
 
 TURNS = 3
+STEP = int(os.environ.get("STEP", "1"))
+"""Turns from the beginning of a window to that of the next."""
 SATURATION, BY_LENGTH = 1.2, 0.75
 """`k1` and `b` of BM25."""
 RANK_OFFSET = 60
@@ -74,7 +77,8 @@ class PlainMemory:
     async def shown(self, question: str, tokens: int) -> list[str]:
         """The turns of the best windows that together have at most so many tokens. No turn counts twice."""
         chosen = set[int]()
-        for window in await self._ranked(question):
+        starts = _starts(self.turns)
+        for window in [starts[place] for place in await self._ranked(question)]:
             more = {*range(window, min(window + TURNS, len(self.turns)))} - chosen
             cost = sum(estimate_text(self.turns[turn]) for turn in more)
             if cost <= tokens:
@@ -83,6 +87,7 @@ class PlainMemory:
         return [self.turns[turn] for turn in sorted(chosen)]
 
     async def _ranked(self, question: str) -> list[int]:
+        """Numbers of the windows, best first."""
         (asked,) = await self.embedder.embed([question])
         by_meaning = {
             place: float(np.dot(asked, vector))
@@ -94,8 +99,8 @@ class PlainMemory:
         for scores in (by_words, by_meaning):  # what has no such score has no such rank either
             for rank, place in enumerate(sorted(scores, key=scores.__getitem__, reverse=True)):
                 fused[place] += 1 / (RANK_OFFSET + rank)
-        return sorted(_starts(self.turns), key=fused.__getitem__, reverse=True)
+        return sorted(range(len(fused)), key=fused.__getitem__, reverse=True)
 
 
 def _starts(turns: Sequence[str]) -> range:
-    return range(max(1, len(turns) - TURNS + 1))
+    return range(0, max(1, len(turns) - TURNS + STEP), STEP)

