@@ -52,6 +52,9 @@ class Receiver:
     spans: list[Received] = field(default_factory=list[Received])
     refuses: bool = False
     """Whether it says that it cannot now."""
+    most_bytes: int | None = None
+    """Of a body; a larger one is refused as too large."""
+    redirects: bool = False
 
     def of_tasks(self) -> list[Received]:
         return [span for span in list(self.spans) if span.ours]
@@ -109,6 +112,15 @@ def receiving() -> Generator[Receiver]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if receiver.refuses:
                 self.send_error(503)
+                return
+            if receiver.redirects:
+                self.send_response(307)
+                self.send_header("Location", "/elsewhere")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
+            if receiver.most_bytes is not None and len(body) > receiver.most_bytes:
+                self.send_error(413)
                 return
             assert self.path == "/v1/traces"
             assert self.headers["Content-Type"] == "application/x-protobuf"

@@ -116,6 +116,38 @@ async def test_who_cannot_take_spans_now_gets_them_later(
     assert caplog.records[-1].message == "spans go out again"
 
 
+async def test_a_redirect_takes_nothing_and_spans_wait_for_who_does(store: SqlStore, receiver: Receiver) -> None:
+    feed = feed_of(store)
+    await feed.send()
+    receiver.redirects = True
+    await begun(store)
+    await feed.send()
+    assert not receiver.spans
+    receiver.redirects = False
+    await feed.send()
+    assert names(receiver.spans) == ["invoke_workflow task"]
+
+
+async def test_what_is_too_large_for_the_receiver_goes_in_smaller_parts_and_holds_up_no_other_span(
+    store: SqlStore, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    feed = feed_of(store)
+    await feed.send()
+    await worked(store)
+    receiver.most_bytes = 1_200
+    await feed.send()
+    assert names(receiver.spans) == ["invoke_workflow task", "chat model", "chat model", "invoke_agent research-1"]
+    assert len(receiver.raw) > 1
+    receiver.most_bytes = 10
+    await worked(store, "second")
+    await feed.send()
+    assert "too large for the receiver" in caplog.text
+    receiver.most_bytes = None
+    await begun(store, "third")
+    await feed.send()
+    assert names(receiver.spans)[4:] == ["invoke_workflow task"]
+
+
 async def test_of_two_processes_one_sends_and_the_other_when_it_is_gone(store: SqlStore, receiver: Receiver) -> None:
     one, other = feed_of(store, "one"), feed_of(store, "other")
     await one.send()

@@ -10,12 +10,14 @@ none. Workflows have none either: theirs would last as long as a task, and what 
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from json import dumps
 
+import requests
 from opentelemetry import context as contexts
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
@@ -55,6 +57,8 @@ _LAST_WORD = timedelta(seconds=5)
 """So long a process that stops may take to send what its last turns committed."""
 _EVENTS_AT_ONCE = 500
 _SPANS_AT_ONCE = 256
+_REDIRECT, _FAULT, _TOO_LARGE = 300, 400, 413
+_CREDENTIALS = "_CREDENTIAL_PROVIDER"
 _SCOPE = "waystation"
 _OF_THE_FORM = frozenset(
     {"text", "tool_call", "tool_call_response", "user", "assistant"}
@@ -164,12 +168,24 @@ class TraceFeed:
         spans = [one for task_id in place.tasks for one in await self._spans(place, task_id)]
         for first in range(0, len(spans), _SPANS_AT_ONCE):
             batch = self.maker.made([await self._spoken(*one) for one in spans[first : first + _SPANS_AT_ONCE]])
-            taken = not batch or await asyncio.to_thread(self.exporter.export, batch) is SpanExportResult.SUCCESS
+            taken = not batch or await self._taken(batch)
             self._tell(taken=taken)
             if not taken or not await self.store.hold_traces(self.holder, _LEASE):
                 return False
         await self.store.traces_sent(place)
         return True
+
+    async def _taken(self, batch: Sequence[ReadableSpan]) -> bool:
+        """Whether the receiver has them now. What is too large for it is halved, and a single span left out."""
+        if await asyncio.to_thread(self.exporter.export, batch) is SpanExportResult.SUCCESS:
+            return True
+        if not (isinstance(self.exporter, OtlpExporter) and self.exporter.heard == _TOO_LARGE):
+            return False
+        if len(batch) == 1:
+            _log.warning("a span is too large for the receiver, and left out")
+            return True
+        half = len(batch) // 2
+        return await self._taken(batch[:half]) and await self._taken(batch[half:])
 
     async def _spans(self, place: TracePlace, task_id: str) -> Sequence[tuple[OfTask, TraceSpan]]:
         """Those that were finished since, and whose they are."""
@@ -251,12 +267,36 @@ def trace_resource() -> Resource:
     return found.merge(own) if unnamed else own.merge(found)
 
 
+class OtlpExporter(OTLPSpanExporter):
+    """The SDK's, which follows no redirect and takes one for success: here it is none, and spans wait."""
+
+    heard: int | None = None
+    """Status of the last answer to the last batch."""
+
+    def __init__(self) -> None:
+        session = requests.Session()
+        session.hooks["response"].append(self._hear)
+        own = any(name.endswith(_CREDENTIALS) for name in os.environ)  # whose session the SDK loads
+        super().__init__(session=None if own else session)
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """See base class."""
+        self.heard = None
+        return super().export(spans)
+
+    def _hear(self, answer: requests.Response, **_: object) -> requests.Response:
+        if _REDIRECT <= answer.status_code < _FAULT:
+            answer.status_code = _FAULT
+        self.heard = answer.status_code
+        return answer
+
+
 def span_exporter() -> SpanExporter:
     """To where OpenTelemetry's variables say. Raises BadInput where they do not make sense together."""
     # That nobody takes spans is said once, by ourselves: the SDK would say it with every batch.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     try:
-        return OTLPSpanExporter()
+        return OtlpExporter()
     except (ValueError, OSError) as error:
         raise BadInput(f"OTEL_EXPORTER_OTLP_…: spans cannot be sent like this ({type(error).__name__})") from None
 
