@@ -26,7 +26,7 @@ from waystation.domain.value import Value
 from waystation.patterns import proven
 
 CANDIDATES = 200
-"""Passages that a search gives to whoever chooses among them (`domain.excerpts`)."""
+"""Passages that a search gives to whoever chooses among their turns (`excerpts`)."""
 SHORT_ID_DIGITS = 8
 GOES_ON = " …"
 """In a label: the turn goes on with the line of the one before."""

@@ -168,6 +168,17 @@ def of_length_1(numbers: Sequence[float]) -> Vector | None:
     return tuple(number / length for number in numbers) if length > 0 else None
 
 
+async def _of_texts_with_words(
+    texts: Sequence[str], vectors: Callable[[list[str]], Sequence[Vector | None]]
+) -> tuple[Vector | None, ...]:
+    """The vectors of these texts, made in a thread; None for each that is blank, which no model is shown."""
+    said = {place: text for place, text in enumerate(texts) if text.strip()}
+    if not said:
+        return (None,) * len(texts)
+    made = dict(zip(said, await asyncio.to_thread(vectors, [*said.values()]), strict=True))
+    return tuple(made.get(place) for place in range(len(texts)))
+
+
 MODEL = "BAAI/bge-small-en-v1.5"
 
 
@@ -207,11 +218,7 @@ class FastEmbedder(LikeByWords):
 
         Raises MemoryUnavailable.
         """
-        said = {place: text for place, text in enumerate(texts) if text.strip()}
-        if not said:
-            return (None,) * len(texts)
-        vectors = dict(zip(said, await asyncio.to_thread(self._vectors, [*said.values()], use), strict=True))
-        return tuple(vectors.get(place) for place in range(len(texts)))
+        return await _of_texts_with_words(texts, lambda said: self._vectors(said, use))
 
     def _vectors(self, texts: list[str], use: Use) -> list[Vector | None]:
         with self._one_at_a_time:
@@ -274,12 +281,8 @@ class E5Embedder:
         Raises MemoryUnavailable.
         """
         # Its library, in C, would end at a zero.
-        read = (text.strip()[:_READ_CHARACTERS].replace("\0", " ").strip() for text in texts)
-        said = {place: text for place, text in enumerate(read) if text}
-        if not said:
-            return (None,) * len(texts)
-        vectors = dict(zip(said, await asyncio.to_thread(self._vectors, [*said.values()], use), strict=True))
-        return tuple(vectors.get(place) for place in range(len(texts)))
+        read = [text.strip()[:_READ_CHARACTERS].replace("\0", " ") for text in texts]
+        return await _of_texts_with_words(read, lambda said: self._vectors(said, use))
 
     async def likeness(self, query: str, texts: Sequence[str], above: Sequence[str] = ()) -> tuple[float, ...]:
         """As the bundled embedder. Raises MemoryUnavailable."""
