@@ -15,7 +15,7 @@ from waystation.adapters.store.sql_store import SqlStore
 from waystation.adapters.temporal.connect import connect_as_person, find_target
 from waystation.adapters.temporal.orders import WorkersMemory
 from waystation.agents.archive import Archive, Recollection
-from waystation.domain.errors import MemoryInUse, MemoryUnavailable, Unreachable
+from waystation.domain.errors import BadInput, MemoryInUse, MemoryUnavailable, Unreachable
 from waystation.domain.memory import Excerpt, MemoryQuery
 from waystation.files import opened_private
 from waystation.ports import Embedder, Memory, MemoryDraft, MemorySearch, Redactor
@@ -89,16 +89,20 @@ async def _drain(archive: Archive, seconds: float) -> None:
 
 
 @asynccontextmanager
-async def opened_draft(settings: Settings, embedder: Embedder) -> AsyncGenerator[MemoryDraft]:
-    """The memory that is made anew with this embedder, as far as it is; closed at the end. Raises as above."""
+async def opened_draft(settings: Settings, embedder: Embedder, *, anew: bool = False) -> AsyncGenerator[MemoryDraft]:
+    """The memory that is made anew with this embedder, as far as it is; closed at the end. Raises as above.
+
+    `anew`: all of it, also where this embedder made the one that is in use, which may be damaged.
+    """
     if settings.qdrant_url is not None:
         from workers.memory_server import draft_on_server  # noqa: PLC0415
 
-        async with draft_on_server(settings, settings.qdrant_url, embedder) as draft:
+        async with draft_on_server(settings, settings.qdrant_url, embedder, anew=anew) as draft:
             yield draft
     else:
         with _alone(settings):
-            beside = await QdrantEdgeDraft.open_beside(settings.memory_folder, embedder.name, embedder.dimension)
+            folder = settings.memory_folder
+            beside = await QdrantEdgeDraft.open_beside(folder, embedder.name, embedder.dimension, anew=anew)
             async with aclosing(beside):
                 yield beside
 
@@ -110,6 +114,21 @@ async def memory_is_there(settings: Settings) -> bool:
     from workers.memory_server import is_on_server  # noqa: PLC0415
 
     return await is_on_server(settings, settings.qdrant_url)
+
+
+async def why_not_embedded(settings: Settings) -> str:
+    """Why no worker could open the embedded memory; empty where one could, or has."""
+    from waystation.knowledge import opened_embedder  # noqa: PLC0415  numpy comes with it
+
+    try:
+        if settings.memory_folder.exists():
+            async with opened_embedder(settings) as embedder, opened_memory(settings, embedder):
+                pass
+    except MemoryInUse:
+        return ""
+    except (BadInput, MemoryUnavailable) as error:
+        return str(error)
+    return ""
 
 
 @contextmanager

@@ -35,10 +35,13 @@ async def _checked(memory: QdrantServerMemory) -> None:
 
 
 @asynccontextmanager
-async def draft_on_server(settings: Settings, url: str, embedder: Embedder) -> AsyncGenerator[MemoryDraft]:
+async def draft_on_server(
+    settings: Settings, url: str, embedder: Embedder, *, anew: bool
+) -> AsyncGenerator[MemoryDraft]:
     """The memory that is made anew, closed at the end. Raises BadInput where the URL is no address."""
     server = memory_server(settings, url)
     async with aclosing(QdrantServerDraft.open(server, embedder.name, embedder.dimension)) as draft:
+        draft.anew = anew
         yield draft
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import uuid
+from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from waystation.domain.transcript import Summarised, user_text
 from waystation.knowledge import opened_embedder
 from waystation.settings import Settings
 from waystation.stores import opened_store
-from workers.memory import opened_memory
+from workers.memory import opened_memory, why_not_embedded
 
 ROOT = Path(__file__).parents[2]
 TASK, COUNT = "task-1", 300
@@ -150,6 +151,41 @@ def test_a_change_of_the_embedder_is_refused_until_memory_is_made_anew(
     }
     again = json.loads(printed(["memory", "reindex", "--json"], capsys)[1])
     assert (again["passages"], again["embedded"], again["refused"]) == (COUNT, 0, [])
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "embedder.json": lambda record: record.write_text('{"embedder"'),
+    "page_0.dat": lambda payloads: payloads.write_bytes(b""),
+    "chunk_0.mmap": lambda vectors: vectors.unlink(),
+    "segment.json": lambda segment: segment.write_text("{}"),
+}
+
+
+@pytest.mark.parametrize("file", DAMAGES)
+def test_a_damaged_memory_is_seen_and_made_again(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asyncio.run(commit(COUNT))
+    asyncio.run(bring_in())
+    damaged = next(Settings().memory_folder.rglob(file))
+    DAMAGES[file](damaged)
+    way_out = "if its files are damaged, `waystation memory reindex --anew` makes it again from what the store has"
+    for command in (["memory", "search", "wheel audit"], ["memory", "reindex"]):
+        code, _, err = printed(command, capsys)
+        assert (code, way_out in " ".join(err.split())) == (1, True), command
+    assert printed(["memory", "status"], capsys)[1].endswith(f"{way_out}\n")
+    assert asyncio.run(why_not_embedded(Settings())).endswith(way_out)
+    for _ in range(2):  # the second takes the place of the first
+        code, out, _ = printed(["memory", "reindex", "--anew"], capsys)
+        assert (code, EMBEDDED_NOW in out) == (0, True)
+        assert json.loads(printed(["memory", "status", "--json"], capsys)[1])["points"] == COUNT
+        assert "the wheel audit number" in printed(["memory", "search", "wheel audit"], capsys)[1]
+
+
+def test_doctor_looks_into_the_embedded_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    asyncio.run(bring_in())
+    (Settings().memory_folder / "embedder.json").write_text("")
+    checks = json.loads(printed(["doctor", "--json"], capsys)[1])
+    (check,) = [one for one in checks if one["name"] == "memory"]
+    assert (check["ok"], "embedder.json cannot be read" in check["finding"]) == (False, True)
 
 
 def test_a_look_at_memory_makes_none(capsys: pytest.CaptureFixture[str], home: Path) -> None:

@@ -57,8 +57,10 @@ class House:
         async with opened_memory(self.settings, embedder) as memory:
             yield memory
 
-    async def reindex(self, office: Office, embedder: Embedder, *, with_refused: bool = False) -> Reindexed:
-        async with opened_draft(self.settings, embedder) as draft:
+    async def reindex(
+        self, office: Office, embedder: Embedder, *, with_refused: bool = False, anew: bool = False
+    ) -> Reindexed:
+        async with opened_draft(self.settings, embedder, anew=anew) as draft:
             return await Reindexing(office.store, embedder, draft, lambda there, of: None, with_refused).run()
 
     async def found(self, embedder: Embedder) -> int:
@@ -125,6 +127,36 @@ async def test_there_and_back_again_and_once_more(house: House, office: Office) 
         assert (await house.reindex(office, embedder)).embedded == COUNT
         assert await house.found(embedder) == COUNT
     assert (await house.reindex(office, NEW)).embedded == 0
+
+
+async def test_it_is_made_anew_by_the_same_embedder_again_and_again(house: House, office: Office) -> None:
+    for _ in range(3):
+        assert (await house.reindex(office, OLD, anew=True)).embedded == COUNT
+        assert await house.found(OLD) == COUNT
+    assert (await house.reindex(office, OLD)).embedded == 0
+
+
+async def test_what_the_same_embedder_makes_anew_goes_on_where_it_ended(house: House, office: Office) -> None:
+    with pytest.raises(MemoryUnavailable, match="told to fail"):
+        await house.reindex(office, Compass("old", 4, left=EMBEDDED_AT_ONCE), anew=True)
+    assert await house.found(OLD) == COUNT
+    assert (await house.reindex(office, OLD, anew=True)).embedded == COUNT - EMBEDDED_AT_ONCE
+    assert await house.found(OLD) == COUNT
+
+
+async def test_a_draft_that_is_the_memory_already_can_be_published_again(house: House, office: Office) -> None:
+    async with opened_draft(house.settings, OLD, anew=True) as draft:
+        await Reindexing(office.store, OLD, draft, lambda there, of: None).run()
+        await draft.publish()
+        assert len(await draft.ids()) == COUNT
+    assert await house.found(OLD) == COUNT
+
+
+async def test_what_was_half_made_anew_goes_when_memory_is_filled_where_it_stands(house: House, office: Office) -> None:
+    with pytest.raises(MemoryUnavailable, match="told to fail"):
+        await house.reindex(office, Compass("old", 4, left=EMBEDDED_AT_ONCE), anew=True)
+    assert (await house.reindex(office, OLD)).embedded == 0
+    assert (await house.reindex(office, OLD, anew=True)).embedded == COUNT
 
 
 async def test_a_memory_of_an_earlier_release_is_in_use_as_it_is_and_made_anew_when_that_is_asked_for(

@@ -322,8 +322,11 @@ async def _embedder(settings: Settings) -> Check:
 async def _memory(settings: Settings) -> Check:
     """Not needed: runs go on without it, and their passages wait in the store."""
     if settings.qdrant_url is None:
-        finding = f"embedded in {settings.memory_folder}; one process runs all workers"
-        return Check(name="memory", ok=True, finding=finding, needed=False)
+        from workers.memory import why_not_embedded  # noqa: PLC0415  Qdrant's engine takes a second to load
+
+        wrong = await why_not_embedded(settings)
+        finding = wrong or f"embedded in {settings.memory_folder}; one process runs all workers"
+        return Check(name="memory", ok=not wrong, finding=finding, needed=False)
     # Qdrant's client comes with these imports: who has no server should not wait for it.
     from waystation.adapters.qdrant.collection import CLIENT_ERRORS, failure_of  # noqa: PLC0415
     from workers.memory_server import memory_server  # noqa: PLC0415

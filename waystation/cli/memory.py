@@ -245,6 +245,9 @@ def reindex(
     with_refused: Annotated[
         bool, typer.Option("--refused", help="Also passages that memory did not take before.")
     ] = False,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="All of it, though this embedder made what is there; where that is damaged.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Make memory anew with the embedder that is set, from the passages in the store.
@@ -253,7 +256,7 @@ def reindex(
     Embedded memory needs its workers to be stopped; those of a Qdrant server are to be started again afterwards, with
     the same embedder.
     """
-    done = asyncio.run(_reindex(Settings(), with_refused=with_refused))
+    done = asyncio.run(_reindex(Settings(), with_refused=with_refused, anew=anew))
     if as_json:
         print_json(done)
         return
@@ -269,14 +272,14 @@ class ReindexedJson(Reindexed):
     dimension: int | None
 
 
-async def _reindex(settings: Settings, *, with_refused: bool) -> ReindexedJson:
+async def _reindex(settings: Settings, *, with_refused: bool, anew: bool) -> ReindexedJson:
     # Qdrant and the embedder take a second to load.
     from waystation.knowledge import opened_embedder  # noqa: PLC0415
     from workers.memory import opened_draft  # noqa: PLC0415
 
     private_folder(settings.home)
     async with aclosing(await opened_store(settings)) as store, opened_embedder(settings) as embedder:
-        async with opened_draft(settings, embedder) as draft:
+        async with opened_draft(settings, embedder, anew=anew) as draft:
             done = await Reindexing(store, embedder, draft, _Told(monotonic).told, with_refused=with_refused).run()
         return ReindexedJson(embedder=embedder.name, dimension=embedder.dimension, **done.model_dump())
 

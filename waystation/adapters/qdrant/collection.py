@@ -25,7 +25,7 @@ from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
-from waystation.adapters.qdrant.points import CREATED, KEYWORDS, MEANING, WORDS, Embedding, MadeWith
+from waystation.adapters.qdrant.points import CREATED, KEYWORDS, MEANING, WORDS, Embedding, MadeWith, made_beside
 from waystation.domain.errors import BadInput, MemoryUnavailable
 from waystation.domain.value import Value
 
@@ -251,34 +251,33 @@ async def ensure_collection(client: AsyncQdrantClient, server: QdrantServer, emb
     return made.kept_in or name
 
 
-async def ensure_draft(client: AsyncQdrantClient, server: QdrantServer, embedding: Embedding) -> str:
+async def ensure_draft(client: AsyncQdrantClient, server: QdrantServer, embedding: Embedding, *, anew: bool) -> str:
     """The collection that is to be known by this name: one beside that which is, as a run before this has left it, or
-    new. The one that is known by it, where it was made with this embedding.
+    new. The one that is known by it, where it was made with this embedding and need not be made anew.
 
     Raises MemoryUnavailable and CLIENT_ERRORS, as above.
     """
     name = server.collection
     known = await _known(client, name)
-    draft = _draft_name(name, embedding)
+    made = made_beside(known or MadeWith(**embedding.model_dump()), embedding, name)
+    draft = made.kept_in or name
     there = await client.collection_exists(draft)
-    if (known is None and not there) or (known is not None and known.embedding == embedding):
+    if (known is None and not there) or (known is not None and known.embedding == embedding and not anew):
         return await ensure_collection(client, server, embedding)
     if not there:
-        await _create(client, draft, MadeWith(**embedding.model_dump(), kept_in=draft), server.layout)
+        await _create(client, draft, made, server.layout)
     await _index(client, draft, (await client.get_collection(draft)).payload_schema)
     return draft
 
 
-async def publish_draft(client: AsyncQdrantClient, name: str, embedding: Embedding) -> None:
-    """The draft is known by this name from now on, and the collection before it is gone. May be done again.
+async def publish_draft(client: AsyncQdrantClient, name: str, draft: str, embedding: Embedding) -> None:
+    """The collection `draft` is known by this name from now on, and the one before it is gone. May be done again.
 
     Raises MemoryUnavailable and CLIENT_ERRORS, as above.
     """
     known = await _known(client, name)
-    draft = _draft_name(name, embedding)
-    if known is not None and known.embedding == embedding:
-        if known.kept_in != draft:  # it was filled where it stands
-            await client.delete_collection(draft)
+    if known is not None and draft == (known.kept_in or name):  # it was filled where it stands
+        await client.delete_collection(made_beside(known, embedding, name).kept_in or name)
         return
     if known is not None and known.kept_in is None:
         await client.delete_collection(name)  # no alias can have its name before
@@ -295,10 +294,6 @@ async def _known(client: AsyncQdrantClient, name: str) -> MadeWith | None:
     if not await client.collection_exists(name):
         return None
     return _made_with(name, (await client.get_collection(name)).config.metadata)
-
-
-def _draft_name(name: str, embedding: Embedding) -> str:
-    return f"{name}-{embedding.digest}"
 
 
 async def _create(client: AsyncQdrantClient, name: str, made: MadeWith, layout: CollectionLayout) -> None:

@@ -1,9 +1,7 @@
 """Memory in Qdrant's engine inside this process: one directory, opened by one process at a time.
 
-A shard is written anew beside itself, so that what was deleted lies in no file, and its index has all of its points.
-
-The engine only marks what it deletes, and keeps what was written in its log, which it never cuts. Its optimiser holds
-Python's lock for as long as it works, so it is run in a process of its own.
+The engine only marks what it deletes, and never cuts its log: so a shard is written anew beside itself. Its optimiser
+holds Python's lock for as long as it works, so it is run in a process of its own.
 
 The folder of the embedded memory: a shard of the engine, and beside it what it was made with.
 
@@ -20,10 +18,12 @@ import shutil
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Self, TypeVar
 
 import qdrant_edge as qe
+from pydantic import ValidationError
 
 from waystation.adapters.qdrant.points import (
     CREATED,
@@ -35,6 +35,7 @@ from waystation.adapters.qdrant.points import (
     Embedding,
     MadeWith,
     WordVectors,
+    made_beside,
     ranked,
     weights,
 )
@@ -54,30 +55,33 @@ def open_shard(path: Path, embedding: Embedding) -> qe.EdgeShard:
     close_to_others(path)
     made = made_with(path)
     made.check(embedding, f"the memory in {path}")
-    return load(path / (made.kept_in or FIRST))
+    shard = load(path / (made.kept_in or FIRST))
+    try:  # files that are damaged can be opened all the same: then what is read of them raises
+        shard.scroll(qe.ScrollRequest(limit=1, with_payload=True, with_vector=True))
+    except BaseException:
+        shard.close()
+        raise
+    return shard
 
 
-def open_draft(path: Path, embedding: Embedding) -> qe.EdgeShard:
-    """The shard that is to count: one beside that which does, as a run before this has left it, or new.
+def open_draft(path: Path, embedding: Embedding, *, anew: bool) -> tuple[qe.EdgeShard, MadeWith]:
+    """The shard that is to count, and what is to be written down of it.
 
-    The shard that counts itself, where it was made with this embedding.
+    The shard that counts, where it was made with this embedding and need not be made anew. Else one beside it, as a
+    run before this has left it, or new.
     """
-    if not path.exists() or made_with(path).embedding == embedding:
-        return open_shard(path, embedding)
-    place = path / _draft_name(embedding)
+    if not path.exists():
+        _create_folder(path, embedding)
+    made = _readable(path) if anew else made_with(path)
+    if made is not None and made.embedding == embedding and not anew:
+        return open_shard(path, embedding), made
+    draft = made_beside(made, embedding, FIRST)
+    place = path / (draft.kept_in or FIRST)
     if not place.exists():
         aside = path / f".{uuid.uuid4().hex}"
         create_shard(aside, embedding)
         aside.rename(place)
-    return load(place)
-
-
-def _publish_draft(path: Path, embedding: Embedding) -> None:
-    """The draft counts from now on; every other shard goes. May be done again."""
-    made = made_with(path)
-    if made.embedding != embedding:
-        made = MadeWith(**embedding.model_dump(), kept_in=_draft_name(embedding))
-    publish(path, made)
+    return load(place), draft
 
 
 def new_place(path: Path) -> Path:
@@ -118,8 +122,10 @@ def made_with(path: Path) -> MadeWith:
     return MadeWith.model_validate_json((path / _RECORD).read_bytes())
 
 
-def _draft_name(embedding: Embedding) -> str:
-    return f"{FIRST}-{embedding.digest}"
+def _readable(path: Path) -> MadeWith | None:
+    with suppress(OSError, ValidationError):
+        return made_with(path)
+    return None
 
 
 def _create_folder(path: Path, embedding: Embedding) -> None:
@@ -145,8 +151,8 @@ def _index(shard: qe.EdgeShard) -> None:
             shard.update(qe.UpdateOperation.create_field_index(field, index))
 
 
-RENEWED_POINTS = 1_000
-"""Read and written at once."""
+_PAGE_POINTS = 1_000
+"""Read at once."""
 OPTIMISER = "waystation.adapters.qdrant.optimiser"
 
 _logger = logging.getLogger(__name__)
@@ -170,7 +176,7 @@ def _copied(shard: qe.EdgeShard, fresh: qe.EdgeShard) -> Iterator[int]:
     """How many points each page had."""
     start: qe.PointId | None = None
     while True:
-        page = qe.ScrollRequest(offset=start, limit=RENEWED_POINTS, with_payload=True, with_vector=True)
+        page = qe.ScrollRequest(offset=start, limit=_PAGE_POINTS, with_payload=True, with_vector=True)
         records, start = shard.scroll(page)
         points = [qe.Point(record.id, record.vector or {}, record.payload) for record in records]
         fresh.update(qe.UpdateOperation.upsert_points(points))
@@ -200,8 +206,6 @@ async def optimise(place: Path) -> None:
         raise
 
 
-_PAGE_POINTS = 10_000
-"""Whose ids are read at once."""
 NOT_INDEXED = 20_000
 """So many points, and half as many as there are in the index, are searched one by one before they come into it."""
 _T = TypeVar("_T")
@@ -231,7 +235,7 @@ class QdrantEdgePoints:
 
     async def search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
         """The best passages that the query admits, scored from 0 to 1. Raises MemoryUnavailable."""
-        return await _in_thread(lambda: self._search(query), "search in memory")
+        return await _in_thread(lambda: self._search(query), "search in memory", lambda error: _kind(error) + _ANEW)
 
     async def count(self, tenant: str) -> int:
         """Points of a tenant. Raises MemoryUnavailable."""
@@ -268,12 +272,10 @@ class QdrantEdgePoints:
         if not nearest:
             return ()
         limit = max(CANDIDATES, query.limit)
-        sides = [qe.Prefetch(limit, query=one, filter=where) for one in nearest.values()]
-        fusion = qe.Fusion.Rrf(RANK_CONSTANT, weights([*nearest]))
         request = qe.QueryRequest(
             query.limit,
-            query=fusion,  # pyright: ignore[reportArgumentType] the stubs forget that an Rrf is a Fusion
-            prefetches=sides,
+            query=qe.Fusion.Rrf(RANK_CONSTANT, weights([*nearest])),  # pyright: ignore[reportArgumentType] the stubs forget that an Rrf is a Fusion
+            prefetches=[qe.Prefetch(limit, query=one, filter=where) for one in nearest.values()],
             filter=where,
             with_payload=True,
         )
@@ -370,12 +372,22 @@ class QdrantEdgeMemory(QdrantEdgePoints):
 class QdrantEdgeDraft(QdrantEdgePoints):
     """Implements the port `MemoryDraft`. Made by `open_beside`."""
 
+    def __init__(self, shard: qe.EdgeShard, path: Path, made: MadeWith) -> None:
+        super().__init__(shard, path, made.embedding)
+        self._made = made
+
     @classmethod
-    async def open_beside(cls, path: Path, embedder_name: str, dimension: int | None) -> Self:
-        """The memory that is to take the place of the one in `path`, as far as it is. Raises MemoryUnavailable."""
+    async def open_beside(cls, path: Path, embedder_name: str, dimension: int | None, *, anew: bool = False) -> Self:
+        """The memory that is to take the place of the one in `path`, as far as it is. Raises MemoryUnavailable.
+
+        `anew`: also where this embedder made the one in `path`, which may be damaged.
+        """
         embedding = Embedding(embedder=embedder_name, dimension=dimension)
-        opening = _in_thread(lambda: open_draft(path, embedding), f"open the memory in {path}", _why_not_open)
-        return cls(await opening, path, embedding)
+        opening = _in_thread(
+            lambda: open_draft(path, embedding, anew=anew), f"open the memory in {path}", _why_not_open
+        )
+        shard, made = await opening
+        return cls(shard, path, made)
 
     async def ids(self) -> frozenset[str]:
         """Of all points, of all tenants. Raises MemoryUnavailable."""
@@ -383,7 +395,7 @@ class QdrantEdgeDraft(QdrantEdgePoints):
 
     async def publish(self) -> None:
         """It is the memory from now on, and what was there before is gone. Raises MemoryUnavailable."""
-        publishing = _in_thread(lambda: _publish_draft(self._path, self._embedding), f"replace the memory {self._path}")
+        publishing = _in_thread(lambda: publish(self._path, self._made), f"replace the memory {self._path}")
         await publishing
 
     def _ids(self) -> Iterator[str]:
@@ -414,8 +426,14 @@ def _kind(error: BaseException) -> str:
     return type(error).__name__
 
 
+_ANEW = "; if its files are damaged, `waystation memory reindex --anew` makes it again from what the store has"
+
+
 def _why_not_open(error: BaseException) -> str:
-    return "it is already open, here or in another process" if "WouldBlock" in str(error) else str(error)
+    if "WouldBlock" in str(error):
+        return "it is already open, here or in another process"
+    reason = f"{_RECORD} cannot be read" if isinstance(error, ValidationError) else str(error).splitlines()[0]
+    return reason + _ANEW
 
 
 async def _in_thread(work: Callable[[], _T], purpose: str, reason: Callable[[BaseException], str] = _kind) -> _T:

@@ -91,6 +91,16 @@ class MadeWith(Value):
             )
 
 
+def made_beside(made: MadeWith | None, embedding: Embedding, place: str) -> MadeWith:
+    """What is written down of the memory that is to take the place of the one that is `made`, None: nobody can tell.
+
+    Its name tells its embedding alone, so that a run after a crash finds it, and is not the name of the one before.
+    """
+    name = f"{place}-{embedding.digest}"
+    taken = made is None or made.kept_in == name
+    return MadeWith(**embedding.model_dump(), kept_in=f"{name}-anew" if taken else name)
+
+
 class WordVectors:
     """BM25 as sparse vectors. Their engine weighs them by how rare each word is among its points (IDF)."""
 

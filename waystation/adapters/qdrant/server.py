@@ -208,6 +208,11 @@ class QdrantServerMemory(QdrantServerPoints):
 class QdrantServerDraft(QdrantServerPoints):
     """Implements the port `MemoryDraft`, beside the collection that workers use."""
 
+    anew = False
+    """Also where this embedder made that collection."""
+    _draft: str | None = None
+    """Once it is known: when it is the memory, another one would be beside it."""
+
     async def ids(self) -> frozenset[str]:
         """Of all points, of all tenants. Raises MemoryUnavailable."""
         found: set[str] = set()
@@ -221,10 +226,12 @@ class QdrantServerDraft(QdrantServerPoints):
     async def publish(self) -> None:
         """It is the memory from now on, and what was there before is gone. Raises MemoryUnavailable."""
         place = self._server.collection
-        await self._done(lambda _: publish_draft(self._client, place, self._embedding), "replace the memory")
+        await self._done(lambda of: publish_draft(self._client, place, of, self._embedding), "replace the memory")
 
     async def _set_up(self) -> str:
-        return await ensure_draft(self._client, self._server, self._embedding)
+        if self._draft is None:
+            self._draft = await ensure_draft(self._client, self._server, self._embedding, anew=self.anew)
+        return self._draft
 
     async def _page(self, collection: str, start: PointId | None) -> tuple[list[str], PointId | None]:
         records, following = await self._client.scroll(
