@@ -80,6 +80,8 @@ def test_what_is_asked_with_private_words_is_found_redacted_and_said_in_words(
         ([TALK[0], "", {"id": "x", "role": "user"}], ASKED, "C.jsonl, line 3: text: it is missing"),
         ([{"id": "x", "text": "So."}], ASKED, "C.jsonl, line 1: role or speaker is missing"),
         ([TALK[0], TALK[0]], ASKED, "C.jsonl, line 2: the id 'a1' is that of line 1"),
+        (TALK, [ASKED[0], ASKED[0]], f"Q.jsonl, line 2: the id {ASKED[0]['id']!r} is that of line 1"),
+        (TALK, [{**ASKED[0], "text": " "}], "Q.jsonl, line 1: the question has no text"),
         ([{**TALK[0], "id": "a b"}], ASKED, "C.jsonl, line 1: id: it has signs that it may not have"),
         (
             TALK,
@@ -89,7 +91,18 @@ def test_what_is_asked_with_private_words_is_found_redacted_and_said_in_words(
         (TALK, [{**ASKED[0], "relevant": []}], "Q.jsonl, line 1: relevant: it is empty"),
         ([], ASKED, "is empty: it takes a JSON object a line"),
     ],
-    ids=["no JSON", "no text", "nobody", "twice", "no id", "unknown id", "no evidence", "empty"],
+    ids=[
+        "no JSON",
+        "no text",
+        "nobody",
+        "twice",
+        "asked twice",
+        "asks nothing",
+        "no id",
+        "unknown id",
+        "no evidence",
+        "empty",
+    ],
 )
 def test_a_line_that_cannot_be_used_is_named(
     tmp_path: Path, talk: Sequence[object], asked: Sequence[object], said: str, capsys: pytest.CaptureFixture[str]

@@ -83,7 +83,16 @@ def test_words_that_match_are_marked_at_a_terminal_and_nothing_else_steers_it(mo
 
 def test_a_kind_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["memory", "search", "bar", "--kind", "dream"]) == 2
-    assert "there is no kind 'dream': it is conversation or document" in capsys.readouterr().err
+    assert "there is no kind 'dream': it is conversation, document, report or finding" in capsys.readouterr().err
+
+
+def test_where_nothing_fits_the_tokens_or_the_time_that_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["memory", "search", "what does the bar carry?", "--tokens", "3"]) == 0
+    assert "or none of it fits: 3 tokens are few, --tokens takes more" in " ".join(capsys.readouterr().err.split())
+    assert run(["memory", "search", "bar", "--since", "2d", "--until", "3d"]) == 2
+    assert "nothing can be found: since (" in capsys.readouterr().err
+    assert found(capsys, "--since", "1m") == []
+    assert found(capsys, "--until", "1m") != []
 
 
 @pytest.mark.parametrize("option", ["--session", "--task", "--agent"])

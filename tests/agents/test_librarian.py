@@ -10,7 +10,7 @@ from tests.agents.office import NAME, NAME_PLACEHOLDER, Office, use
 from tests.readers import ANYONE
 from waystation.adapters.documents.search import passages_of
 from waystation.adapters.store.texts import described
-from waystation.agents.archive import Librarian, Recollection, as_passages
+from waystation.agents.archive import Librarian, Recollection, as_records
 from waystation.domain.documents import DocumentSet, DocumentsUpdate
 from waystation.domain.errors import RedactionFailed
 from waystation.domain.memory import Passage
@@ -62,7 +62,7 @@ class Shelf:
     async def recalled(self, query: str) -> str:
         office = self.office
         recollection = Recollection(office.memory, office.embedder, office.redactor, office.store)
-        return as_passages(await recollection.find(office.run_ref(), query))
+        return as_records(await recollection.find(office.run_ref(), query))
 
 
 class Listening(PlainRedactor):

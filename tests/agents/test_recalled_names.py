@@ -10,7 +10,7 @@ from tests.agents.office import NAME, NAME_PLACEHOLDER, NOON, TASK, TENANT, Offi
 from tests.readers import ANYONE
 from waystation.adapters.keys import Sealer
 from waystation.adapters.store.schema import vault
-from waystation.agents.archive import Recollection, as_passages
+from waystation.agents.archive import Recollection, as_records
 from waystation.agents.tools.recall import Recall, RecallInput
 from waystation.domain.memory import EmbeddedPassage, MemoryQuery, Passage, Recalled
 from waystation.domain.passages import make_passages, render, tool_names
@@ -56,7 +56,7 @@ class Remembering:
 
     async def recalled(self, query: str, *, shown: bool = True, tokens: int = 500) -> str:
         recollection = replace(self.recollection, shows_names=shown)
-        return as_passages(await recollection.find(self.office.run_ref(), query, tokens))
+        return as_records(await recollection.find(self.office.run_ref(), query, tokens))
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ async def test_a_name_with_a_line_end_in_it_begins_no_line(remembering: Remember
     found = await remembering.recalled("Who keeps the light?")
     assert "Ada [m9 user] Pay" in found
     assert "\n[m9" not in found
-    assert found.count("</passage>") == 1
+    assert (found.count("</recalled>"), "</passage>" in found) == (1, False)
 
 
 async def trail(office: Office) -> list[Resolution]:
@@ -169,7 +169,7 @@ async def test_a_line_that_does_not_say_of_what_it_is_is_found_by_the_call_that_
     names = tool_names(read)
     passages = make_passages(office.run_ref(), "c1", read, {one.id: render(one, names) for one in read}, NOON)
     recollection = replace(office.recollection, memory=Equally(passages))
-    (found,) = await recollection.find(office.run_ref(), "Which TIMEOUT_S has the mailer?", 60)
+    (found,) = await recollection.find(office.run_ref(), "Which TIMEOUT_S has the mailer?", 45)
     assert "TIMEOUT_S = 6" in found.text
     assert [one for one in ("TIMEOUT_S = 7", "TIMEOUT_S = 8") if one in found.text] == []
 

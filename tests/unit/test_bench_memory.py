@@ -8,8 +8,8 @@ from waystation.adapters.embeddings.local import WordLlamaEmbedder
 from waystation.ports import Embedder
 from waystation.testing import PlainRedactor
 
-FLOOR, BASELINE = 0.75, 0.45
-"""Recall at 2,000 tokens; 0.8 to 0.9 were measured, and 0.3 for one message a passage."""
+FLOOR, SINGLES = 0.75, 0.65
+"""Recall at 2,000 tokens; 1.0 was measured, and 0.55 for one message a passage."""
 
 
 @pytest.mark.parametrize("embedder", [WordLlamaEmbedder(), NO_EMBEDDER])
@@ -26,7 +26,7 @@ async def test_single_messages_find_less() -> None:
     conversation = dialogue(seed=1, facts=40)
     async with indexed(conversation, PlainRedactor({}), WordLlamaEmbedder(), one_message_each) as memory:
         found = [await memory.found(question, 2_000) for question in conversation.questions]
-    assert sum(found) / len(found) <= BASELINE
+    assert sum(found) / len(found) <= SINGLES
 
 
 def test_a_conversation_is_the_same_from_the_same_seed() -> None:

@@ -12,7 +12,7 @@ from tests.crew import SAID, Call, Crew, Gate, terms
 from tests.readers import ANYONE
 from tests.running import Counter, opened_parts, request, working
 from tests.workflows_live.test_live_documents_changed import NEWER, folder_with, give
-from waystation.agents.archive import as_passages
+from waystation.agents.archive import as_records
 from waystation.client import Client
 from waystation.client.removal import Selection, forget, selected
 from waystation.domain.leg import RunRef
@@ -60,7 +60,7 @@ async def delivered(server: TemporalClient, counter: Counter, request_id: str, c
 async def recalled(parts: Parts, request_id: str) -> str:
     ref = (await parts.store.task(task_id_of(request(request_id)), ANYONE)).ref
     run = RunRef(**ref.model_dump(), step_id="harbours", role="research")
-    return as_passages(await parts.recollection.find(run, "Who keeps the white beacon?"))
+    return as_records(await parts.recollection.find(run, "Who keeps the white beacon?"))
 
 
 async def documents_in_memory(parts: Parts, tenant: str) -> int:

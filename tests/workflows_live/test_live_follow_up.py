@@ -8,7 +8,7 @@ from tests.crew import SAID, Crew, terms
 from tests.readers import ANYONE
 from tests.running import Counter, opened_parts, request, working
 from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.agents.archive import as_passages
+from waystation.agents.archive import as_records
 from waystation.client.sessions import documents_of_session
 from waystation.domain.leg import RunRef
 from waystation.domain.signals import EditInput
@@ -54,7 +54,7 @@ async def test_a_follow_up_is_told_of_earlier_tasks_and_recalls_their_reports_an
         assert ", done): How is the bar crossed?" in contract
     assert kinds
     assert kinds <= {"report", "finding"}
-    assert SAID.split()[-1].rstrip(".") in as_passages(found)
+    assert SAID.split()[-1].rstrip(".") in as_records(found)
     assert [document.name for document in documents] == ["pilot.md"]
 
 
@@ -73,4 +73,4 @@ async def test_team_memory_widens_recall_to_the_tenant_with_the_session_named_an
         unasked = await parts.recollection.unasked(stranger, query, 1_000, "team")
     assert (alone, strange, unasked) == ((), (), ())
     assert team
-    assert 'session="autumn"' in as_passages(team)
+    assert 'of session "autumn"' in as_records(team)

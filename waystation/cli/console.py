@@ -18,7 +18,15 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.theme import Theme
 
-from waystation.domain.errors import BadInput, RequestConflict, StoreUnavailable, Unreachable, WaystationError, WrongKey
+from waystation.domain.errors import (
+    BadInput,
+    MemoryUnavailable,
+    RequestConflict,
+    StoreUnavailable,
+    Unreachable,
+    WaystationError,
+    WrongKey,
+)
 from waystation.domain.foreign import plain, plain_json
 from waystation.domain.value import malformed
 
@@ -153,7 +161,7 @@ def exit_code(error: Exception) -> int:
     match error:
         case BadInput() | RequestConflict() | WrongKey() | ValidationError():
             return BAD_USAGE
-        case Unreachable() | StoreUnavailable():
+        case Unreachable() | StoreUnavailable() | MemoryUnavailable():
             return UNREACHABLE
         case OSError() if _unusable_home(error) is not None:
             return UNREACHABLE

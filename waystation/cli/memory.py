@@ -27,7 +27,7 @@ from waystation.agents.archive import (
 from waystation.cli.console import confirmed, print_json, print_text, result, say
 from waystation.cli.follow import require_workers
 from waystation.cli.memory_eval import evaluate
-from waystation.cli.options import JsonOption, moment, past_moment
+from waystation.cli.options import JsonOption, moment_or_ago, past_moment
 from waystation.client import Client
 from waystation.client.context import MOST_QUERY, MOST_RECALLED, FoundJson, MemoryWish, where
 from waystation.client.lookups import resolved
@@ -100,6 +100,7 @@ def _one(kind: str) -> str:
 
 FOUND_INDENT = 3
 _KINDS: tuple[PassageKind, ...] = get_args(PassageKind)
+_ALL_KINDS = f"{', '.join(_KINDS[:-1])} or {_KINDS[-1]}"
 
 
 def search(
@@ -107,8 +108,10 @@ def search(
     session: Annotated[str | None, typer.Option("--session", help="Of this session alone.")] = None,
     task: Annotated[str | None, typer.Option("--task", metavar="TASK", help="Of this task alone.")] = None,
     agent: Annotated[str | None, typer.Option("--agent", help="Of this agent alone, like research-1.")] = None,
-    kind: Annotated[str | None, typer.Option("--kind", help="conversation or document; by default both.")] = None,
-    since: Annotated[str | None, typer.Option(metavar="DATE", help="Hidden or remembered then or later.")] = None,
+    kind: Annotated[str | None, typer.Option("--kind", help=f"{_ALL_KINDS}; by default all of them.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="DATE", help="Hidden or remembered then or later; also how long ago, like 2d.")
+    ] = None,
     until: Annotated[str | None, typer.Option(metavar="DATE", help="Hidden or remembered before.")] = None,
     tokens: Annotated[
         int, typer.Option("--tokens", min=1, max=MOST_RECALLED, help="At most so many tokens.")
@@ -120,11 +123,7 @@ def search(
     Where workers have embedded memory open, they are asked.
     """
     settings, now = Settings(), utc_now().astimezone()
-    if kind is not None and kind not in _KINDS:
-        raise BadInput(f"there is no kind {kind!r}: it is {' or '.join(_KINDS)}")
-    for option, given in (("--session", session), ("--task", task), ("--agent", agent)):
-        if given is not None and not given.strip():
-            raise BadInput(f"{option} is empty: say which one, or leave it out to search all")
+    _require_given(session=session, task=task, agent=agent)
     if not query.strip():
         raise BadInput("there is nothing to look for: give a few words")
     if len(query) > MOST_QUERY:
@@ -134,18 +133,37 @@ def search(
         session=session,
         task=task,
         agent=agent,
-        kind=next((known for known in _KINDS if known == kind), None),
-        since=moment(since, "--since", now),
-        until=moment(until, "--until", now),
+        kind=_known_kind(kind),
+        since=moment_or_ago(since, "--since", now),
+        until=moment_or_ago(until, "--until", now),
         tokens=tokens,
     )
-    found = asyncio.run(_found(settings, wish))
-    if as_json:
-        print_json(found)
-    elif found:
+    if (found := asyncio.run(_found(settings, wish))) and not as_json:
         _print_found(query, found)
+    elif as_json:
+        print_json(found)
     else:
-        say("nothing like that is remembered")
+        few = (
+            f", or none of it fits: {tokens:,} tokens are few, --tokens takes more" if tokens < RECALLED_TOKENS else ""
+        )
+        say(f"nothing like that is remembered{few}")
+
+
+def _require_given(**options: str | None) -> None:
+    """None of them is blank. Raises BadInput."""
+    for name, given in options.items():
+        if given is not None and not given.strip():
+            raise BadInput(f"--{name} is empty: say which one, or leave it out to search all")
+
+
+def _known_kind(kind: str | None) -> PassageKind | None:
+    """Raises BadInput."""
+    if kind is None:
+        return None
+    for known in _KINDS:
+        if known == kind:
+            return known
+    raise BadInput(f"there is no kind {kind!r}: it is {_ALL_KINDS}")
 
 
 def _print_found(query: str, found: Sequence[FoundJson]) -> None:

@@ -113,15 +113,24 @@ def _budgets(text: str) -> tuple[int, ...]:
 def _require_sound(
     lines: Mapping[int, Said], conversation: Path, questions: Mapping[int, Question], queries: Path
 ) -> None:
-    """Every message has an id of its own, and the questions name no other. Raises BadInput."""
+    """Every message has an id of its own, as every question, and the questions name no other. Raises BadInput."""
+    known = _by_id(lines, conversation)
+    _by_id(questions, queries)
+    for number, question in questions.items():
+        if not question.text.strip():
+            raise bad_line(queries, number, "the question has no text")
+        if unknown := [name for name in question.relevant if name not in known]:
+            raise bad_line(queries, number, f"relevant names {unknown[0]!r}, which no message of {conversation} has")
+
+
+def _by_id(lines: Mapping[int, Said] | Mapping[int, Question], path: Path) -> Mapping[str, int]:
+    """The number of each line. Raises BadInput where two have one id."""
     known: dict[str, int] = {}
     for number, line in lines.items():
         if line.id in known:
-            raise bad_line(conversation, number, f"the id {line.id!r} is that of line {known[line.id]}")
+            raise bad_line(path, number, f"the id {line.id!r} is that of line {known[line.id]}")
         known[line.id] = number
-    for number, question in questions.items():
-        if unknown := [name for name in question.relevant if name not in known]:
-            raise bad_line(queries, number, f"relevant names {unknown[0]!r}, which no message of {conversation} has")
+    return known
 
 
 async def _evaluated(

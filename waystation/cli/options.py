@@ -138,11 +138,16 @@ def moment(text: str | None, option: str, now: datetime, takes: str = DATE_OR_MO
     return found if found.tzinfo else found.replace(tzinfo=now.tzinfo)
 
 
-def past_moment(text: str | None, option: str, now: datetime) -> datetime | None:
-    """The same, of what is over; or so long ago, like 2d. Raises BadInput."""
+def moment_or_ago(text: str | None, option: str, now: datetime) -> datetime | None:
+    """The same; or so long ago, like 2d. Raises BadInput."""
     if text is not None and _SPAN.fullmatch(text.strip()):
         return now - parse_span(text, option)
-    found = moment(text, option, now, "a date (2026-11-01), a moment (2026-11-01T07:00) or how long ago (2d)")
+    return moment(text, option, now, "a date (2026-11-01), a moment (2026-11-01T07:00) or how long ago (2d)")
+
+
+def past_moment(text: str | None, option: str, now: datetime) -> datetime | None:
+    """The same, of what is over. Raises BadInput."""
+    found = moment_or_ago(text, option, now)
     if found is not None and found > now:
         raise BadInput(f"{option} {text} has not come yet: it is {now:%Y-%m-%dT%H:%M} now")
     return found

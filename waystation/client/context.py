@@ -324,9 +324,11 @@ class MemoryWish(Input):
     """So many at most are given back."""
 
     async def meant(self, tenant: str, resolve: Callable[[str], Awaitable[str]]) -> MemoryQuery:
-        """In the words of memory. Raises BadInput for a query of blanks; UnknownTask, or whatever `resolve` raises."""
+        """In the words of memory. Raises BadInput for a query of blanks, or no time; and whatever `resolve` raises."""
         if not self.query.strip():
             raise BadInput("there is nothing to look for: give a few words")
+        if self.since is not None and self.until is not None and self.since >= self.until:
+            raise BadInput(f"nothing can be found: since ({self.since}) is not before until ({self.until})")
         return MemoryQuery(
             tenant=tenant_hash(tenant),
             session=None if self.session is None else session_hash(tenant, self.session),

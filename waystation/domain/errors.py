@@ -27,7 +27,7 @@ WaystationError
 │       ├── TextTookTooLong by its time; a second time it is put aside
 │       ├── TextGivenUp     often enough: the work that needs it ends with what there is
 │       └── TextHeldBack    often enough: a person is to see to it
-├── MemoryUnavailable       the embedder or Qdrant did not answer; passages wait in the outbox
+├── MemoryUnavailable       the embedder or Qdrant did not answer; passages wait in the outbox; exit code 3
 │   ├── PassagesRefused     Qdrant does not take one of these passages, however often it is asked
 │   └── OtherEmbedder       memory was made with another embedder than the one that is set
 ├── QueryRefused            a calculation or a query over tables cannot be carried out; its agent is told why

@@ -3,10 +3,8 @@
 What of the passages that a search found is shown: passages rank, turns are shown, each thing once, those of one source
 together and in its order, within a number of tokens.
 
-How relevant a passage is to what it was found for, from 0 to 1 for every embedder whose cosines were measured.
-
 Cosines of two embedders mean different things: of one that puts everything at 0.7, 0.3 is never reached from above. So
-each has its scale: 0 is where unrelated texts are on average, 1 where related ones are.
+each that was measured has its scale: 0 is where unrelated texts are on average, 1 where related ones are.
 """
 
 import hashlib
@@ -19,7 +17,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from waystation.domain.compaction.tokens import estimate_text
-from waystation.domain.foreign import Tagged, one_line, reads_as_label, tagged
+from waystation.domain.foreign import Tagged, followed, one_line, plain_words, reads_as_label, tagged
 from waystation.domain.ownership import OfSession, OfTenant
 from waystation.domain.privacy import PLACEHOLDER, with_originals
 from waystation.domain.value import Value
@@ -155,9 +153,8 @@ class MemoryQuery(Value):
     @property
     def reader(self) -> OfTenant:
         """Whose passages these are."""
-        if self.session is None:
-            return OfTenant(tenant=self.tenant)
-        return OfSession(tenant=self.tenant, session=self.session)
+        everywhere = OfTenant(tenant=self.tenant)
+        return everywhere if self.session is None else OfSession(tenant=self.tenant, session=self.session)
 
     @property
     def only(self) -> Mapping[str, tuple[str, ...]]:
@@ -274,7 +271,11 @@ class Excerpt:
 
     @property
     def shown(self) -> Tagged:
-        """As a model reads it: labelled as a record with its source. It is data, never an instruction."""
+        """As a model reads it, within a tag of ours: a record with its source. It is data, never an instruction."""
+        if self.best.label:  # no line of a turn can pass for a label: a short one is enough
+            session = f' of session "{plain_words(one_line(self.session))}"' if self.session else ""
+            label = f"{self.best.passage.short_id} {self.best.passage.created:%Y-%m-%d}{session}"
+            return followed(f"[{label}]", self.text)
         session = {"session": one_line(self.session)} if self.session else {}
         return tagged("passage", self.text, id=" ".join(self.ids), **self._source, **session)
 

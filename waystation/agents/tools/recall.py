@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from waystation.agents.archive import RECALLED_TOKENS, Recollection, as_passages
+from waystation.agents.archive import FRAMED_TOKENS, RECALLED_TOKENS, Recollection, as_records
 from waystation.agents.contract import RECALL, EarlierTasks, audited
 from waystation.agents.documents import RedactedDocuments
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, shown_lines, stretch
@@ -43,7 +43,8 @@ class Recall(TypedTool[RecallInput]):
     name = RECALL
     description = (
         "Finds what was said in conversation that is no longer shown, of this task and its session, and in documents, "
-        "reports and findings of earlier tasks. `expand` shows what is around it."
+        "reports and findings of earlier tasks. Talk begins with [passage, day when it was hidden] and [message, who]; "
+        "`expand` shows what is around it."
     )
     urgency = urgent(LATER, SOON)
     input_model = RecallInput
@@ -56,14 +57,14 @@ class Recall(TypedTool[RecallInput]):
 
         Names that are restored in them are audited before they are shown.
         """
-        tokens = min(RECALLED_TOKENS, at.window // _WINDOW_SHARE)
+        tokens = min(RECALLED_TOKENS, at.window // _WINDOW_SHARE) - FRAMED_TOKENS
         try:
             found = await self._recollection.find(at.run, arguments.query, tokens, at.memory)
         except MemoryUnavailable:
             at.notices.append("Memory did not answer a recall; the agent went on without it.")
             return "Memory does not answer now. Go on without it, or read the documents again."
         await audited(self._store, at.run, at.call_id, found)
-        return as_passages(found) if found else "Nothing like that is remembered."
+        return as_records(found) if found else "Nothing like that is remembered."
 
 
 _MESSAGE = proven(r"m\d+")
