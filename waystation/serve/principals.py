@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from waystation.adapters.documents.sources import hidden_below
 from waystation.client.remote import PERMITS, Permit
 from waystation.domain.amount import Limit
 from waystation.domain.approvals import Verified
@@ -354,4 +355,4 @@ def _below(root: Path, written: str) -> Path | None:
     found = Path(os.path.realpath(root / written))
     if not found.is_relative_to(root) or not found.exists():
         return None
-    return None if any(part.startswith(".") for part in found.relative_to(root).parts) else found
+    return None if hidden_below(root, found) else found
