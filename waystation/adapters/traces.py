@@ -11,11 +11,13 @@ none. Workflows have none either: theirs would last as long as a task, and what 
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import pairwise
 from json import dumps
+from typing import NamedTuple
 
 import requests
 from opentelemetry import context as contexts
@@ -44,11 +46,12 @@ from waystation import __version__
 from waystation.domain.errors import BadInput, RedactionFailed, StoreError
 from waystation.domain.names import SCHEDULE
 from waystation.domain.ownership import OfTask
-from waystation.domain.privacy import Place
+from waystation.domain.privacy import FINGERPRINT_DIGITS, PLACEHOLDER, Place
 from waystation.domain.spans import TraceSpan, span_id_of, trace_id_of
 from waystation.domain.traces import TracedTask, TracePlace, traced
 from waystation.domain.value import ARGUMENTS, mapped, strings, unusual_name
-from waystation.ports import Redactor, TraceSource
+from waystation.patterns import proven
+from waystation.ports import Redactor, TraceSource, Vault
 
 _INTERVAL = timedelta(seconds=5)
 _LEASE = timedelta(seconds=30)
@@ -65,6 +68,8 @@ _OF_THE_FORM = frozenset(
     | {"type", "role", "parts", "name", "content", "finish_reason"}
 )
 """Words of the conventions' own in what was said, which nobody has to redact."""
+_PERSON, _MOST_WORDS = "PERSON", 5
+_WORD, _BETWEEN = proven(rf"{PLACEHOLDER.pattern}|[^\W_]+"), proven(r"[\s_]{1,3}|['’-]|\.\s?")
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _log = logging.getLogger(__name__)
 
@@ -136,6 +141,64 @@ def _nanoseconds(at: datetime) -> int:
     return int(at.timestamp() * 1_000_000) * 1_000
 
 
+class _Name(NamedTuple):
+    """What may be one in a text."""
+
+    start: int
+    end: int
+    words: int
+    value: str
+
+
+class KnownPeople(NamedTuple):
+    """People whom the vault knows, by words: a name in small letters is seen as one by no language model."""
+
+    vault: Vault
+    fingerprint: Callable[[str, str, str], str]
+    """Of tenant, type and value, whatever its case; placeholders begin with it."""
+    ordinary: Set[str]
+    """Words in lower case of which one alone is a name only as the vault spells it."""
+
+    async def hidden(self, texts: Collection[str], tenant: str) -> Mapping[str, str]:
+        """By text, what is shown of it. Raises StoreError, WrongKey."""
+        found = {text: await asyncio.to_thread(self._placeholders, text, tenant) for text in texts}
+        wanted = {placeholder for names in found.values() for placeholder in names.values()}
+        known = await self.vault.originals(tenant, wanted)
+        return {text: self._shown(text, names, known) for text, names in found.items()}
+
+    def _placeholders(self, text: str, tenant: str) -> Mapping[_Name, str]:
+        values = {one: self.fingerprint(tenant, _PERSON, one.value) for one in _perhaps_names(text)}
+        return {one: f"<{_PERSON}_{digits[:FINGERPRINT_DIGITS]}>" for one, digits in values.items()}
+
+    def _shown(self, text: str, names: Mapping[_Name, str], known: Mapping[str, str]) -> str:
+        parts, position = list[str](), 0
+        for one, placeholder in names.items():
+            if one.start >= position and self._is_meant(one, known.get(placeholder)):
+                parts += (text[position : one.start], placeholder)
+                position = one.end
+        return "".join((*parts, text[position:]))
+
+    def _is_meant(self, one: _Name, spelled: str | None) -> bool:
+        return spelled is not None and (
+            one.words > 1 or one.value == spelled or one.value.casefold() not in self.ordinary
+        )
+
+
+def _perhaps_names(text: str) -> Iterator[_Name]:
+    """One to five words in a row, in their order, the longest first where several begin."""
+    words = [word for word in _WORD.finditer(text) if not word[0].startswith("<")]
+    rows: list[bool] = [
+        _BETWEEN.fullmatch(text, one.end(), other.start()) is not None for one, other in pairwise(words)
+    ]
+    for first, word in enumerate(words):
+        last = first
+        while last < len(rows) and rows[last] and last - first < _MOST_WORDS - 1:
+            last += 1
+        for behind in range(last, first - 1, -1):
+            end = words[behind].end()
+            yield _Name(word.start(), end, behind - first + 1, text[word.start() : end].replace("_", " "))
+
+
 @dataclass
 class TraceFeed:
     """Sends what the store has that was not sent. Of the processes that share a store one does, the others wait."""
@@ -149,6 +212,8 @@ class TraceFeed:
     """By name of an endpoint, who is spoken to there."""
     redactor_of: Callable[[OfTask], Redactor] | None = None
     """Of one task, by which what was said in it is redacted; None: nothing of it goes out."""
+    people: KnownPeople | None = None
+    """Whom nothing that was said names, either; None: names are shown."""
     _away: bool = field(default=False, init=False)
 
     async def send(self) -> None:
@@ -218,6 +283,9 @@ class TraceFeed:
         except RedactionFailed:
             return span.model_copy(update={"attributes": {**span.attributes, "waystation.said": "not redacted"}})
         shown = {text: one.text for text, one in zip(texts, redacted, strict=True)}
+        if self.people is not None:
+            hidden = await self.people.hidden(set(shown.values()), task.tenant)
+            shown = {text: hidden[one] for text, one in shown.items()}
         words = {
             name: _json(mapped(body, lambda text: shown.get(text, text), unusual_name)) for name, body in said.items()
         }
