@@ -1,6 +1,7 @@
 """A key for assistants opens their address and nothing else, over restarts and from elsewhere, until it is revoked."""
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -13,6 +14,8 @@ from mcp.shared.exceptions import MCPError
 
 from tests.attacks.test_attacks_assistants import OWN, keep_task
 from tests.attacks.test_attacks_pages import NO_SERVER, SITE
+from waystation.adapters.clock import utc_now
+from waystation.adapters.temporal.connect import ProcessMark, RunFile, write_run_file
 from waystation.cli.main import run
 from waystation.client import Client
 from waystation.client.remote import PERMITS
@@ -134,6 +137,29 @@ async def test_a_call_that_takes_long_ends_when_its_key_is_revoked(
             async with asyncio.timeout(30):
                 with pytest.raises(MCPError, match="revoked meanwhile"):
                     await calling
+
+
+async def test_the_page_of_a_task_is_that_of_the_pages_here_without_their_token(
+    settings: Settings, keys: ApiKeys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TEMPORAL_ADDRESS")
+    _, key = keys.make("Ada", settings.tenant, "approve", NOON)
+    task = await keep_task(settings, OWN, spent=1)
+    own = ProcessMark.of(os.getpid())
+    beside = RunFile(
+        address="127.0.0.1:1",
+        namespace="default",
+        ui_url="http://127.0.0.1:2",
+        server=own,
+        workers=own,
+        started=utc_now(),
+        pages=f"http://127.0.0.1:8520/?token={key}",
+    )
+    async with await Client.connect(settings) as client:
+        write_run_file(settings.run_file, beside)
+        assistant = Assistant(client, settings, AssistantRights.of(settings), MemoryReader(settings))
+        finished = await assistant.finished(await client.last_known(task))
+    assert finished.page == f"http://127.0.0.1:8520/tasks/{task}"
 
 
 def test_the_command_makes_one_and_says_what_it_opens(

@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from pydantic import BaseModel, Field, model_validator
 
 from waystation.adapters.documents.sources import Loaded, apart, load_documents, load_skills
+from waystation.adapters.temporal.connect import find_target
 from waystation.client import Client
 from waystation.client.context import FoundJson
 from waystation.client.lookups import document_as_shown, version_of
@@ -217,7 +218,8 @@ class Assistant:
         )
 
     def _page_of(self, task_id: str, ui_url: str | None) -> str | None:
-        return f"{self._page}{task_id}" if self._page else ui_url
+        page = self._page or find_target(self._settings.run_file).tasks_page
+        return f"{page}{task_id}" if page else ui_url
 
     async def document(self, task: str, name: str) -> str:
         """A document, as agents were shown it: assistants are told no more. Raises as `task`, `document_as_shown`."""
