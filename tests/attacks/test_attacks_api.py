@@ -156,6 +156,22 @@ async def test_a_number_that_is_none_is_refused(seen: str, ended: tuple[Settings
     assert [answer.status_code for answer in answers] == [422, 422]
 
 
+async def test_a_refusal_repeats_neither_long_names_nor_every_fault(ended: tuple[Settings, str]) -> None:
+    settings, _ = ended
+    long = "x" * 100_000
+    many = [{long[:1_000]: "a"}] * 900
+    async with served(settings) as asking:
+        refused = [
+            (await asking.post("/v1/tasks", headers={**BEARER, "Idempotency-Key": "q"}, json=body)).json()["detail"]
+            for body in ({"question": "Why?", long: 1}, {"question": "Why?", "documents": many})
+        ]
+        known = {"question": "Why?", "documents": [{"name": "a.md", "text": "a"}] * 1_001}
+        too_many = await asking.post("/v1/tasks", headers={**BEARER, "Idempotency-Key": "q"}, json=known)
+    assert [len(one) < 15_000 for one in refused] == [True, True]
+    assert refused[1].endswith(f"and {2 * 900 - 20:,} more")
+    assert "1,001 are more than the 1,000 that are handed in at once" in too_many.json()["detail"]
+
+
 async def test_who_listens_to_all_tasks_hears_of_no_other_tenant(ended: tuple[Settings, str]) -> None:
     settings, _ = ended
     async with served(settings, tenant="other") as asking:

@@ -64,6 +64,7 @@ from waystation.serve.mcp_tasks import (
     shows_forms,
     status_text,
     text_with,
+    told_in_short,
 )
 from waystation.serve.task_page import asking_text
 from waystation.task_view import PendingApproval, TaskView, Waiting, pending
@@ -345,7 +346,7 @@ class AssistantServer(MCPServer[Any]):
             version=__version__,
             log_level="WARNING",
             extensions=[FollowedTasks(assistant)],
-            middleware=[while_let_in, only_declared],
+            middleware=[told_in_short, while_let_in, only_declared],
         )
         self.assistant = assistant
         for name, (tool, annotations) in TOOLS.items():
@@ -400,8 +401,10 @@ class AssistantServer(MCPServer[Any]):
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
         """See base class. The SDK would pass over an argument that is spelled wrong: a budget, or a reason."""
-        taken = next((tool.input_schema["properties"] for tool in await self.list_tools() if tool.name == name), None)
-        if taken is not None and (unknown := sorted(arguments.keys() - taken.keys())):
+        if name not in TOOLS:
+            raise ToolError(f"there is no tool {one_line(name)!r}: there is {', '.join(TOOLS)}")
+        taken = next(tool.input_schema["properties"] for tool in await self.list_tools() if tool.name == name)
+        if unknown := sorted(arguments.keys() - taken.keys()):
             raise ToolError(f"{name} has no argument {one_line(unknown[0])!r}: it takes {', '.join(taken) or 'none'}")
         try:
             said = await super().call_tool(name, arguments, context)
