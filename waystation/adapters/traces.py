@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapp
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from importlib.metadata import entry_points
 from itertools import pairwise
 from json import dumps
 from typing import NamedTuple
@@ -61,7 +62,7 @@ _LAST_WORD = timedelta(seconds=5)
 _EVENTS_AT_ONCE = 500
 _SPANS_AT_ONCE = 256
 _REDIRECT, _FAULT, _TOO_LARGE = 300, 400, 413
-_CREDENTIALS = "_CREDENTIAL_PROVIDER"
+_CREDENTIALS = tuple(f"OTEL_PYTHON_EXPORTER_OTLP_HTTP_{one}CREDENTIAL_PROVIDER" for one in ("", "TRACES_"))
 _SCOPE = "waystation"
 _OF_THE_FORM = frozenset(
     {"text", "tool_call", "tool_call_response", "user", "assistant"}
@@ -187,9 +188,7 @@ class KnownPeople(NamedTuple):
 def _perhaps_names(text: str) -> Iterator[_Name]:
     """One to five words in a row, in their order, the longest first where several begin."""
     words = [word for word in _WORD.finditer(text) if not word[0].startswith("<")]
-    rows: list[bool] = [
-        _BETWEEN.fullmatch(text, one.end(), other.start()) is not None for one, other in pairwise(words)
-    ]
+    rows = [_BETWEEN.fullmatch(text, one.end(), other.start()) for one, other in pairwise(words)]
     for first, word in enumerate(words):
         last = first
         while last < len(rows) and rows[last] and last - first < _MOST_WORDS - 1:
@@ -233,24 +232,12 @@ class TraceFeed:
         spans = [one for task_id in place.tasks for one in await self._spans(place, task_id)]
         for first in range(0, len(spans), _SPANS_AT_ONCE):
             batch = self.maker.made([await self._spoken(*one) for one in spans[first : first + _SPANS_AT_ONCE]])
-            taken = not batch or await self._taken(batch)
+            taken = not batch or await asyncio.to_thread(self.exporter.export, batch) is SpanExportResult.SUCCESS
             self._tell(taken=taken)
             if not taken or not await self.store.hold_traces(self.holder, _LEASE):
                 return False
         await self.store.traces_sent(place)
         return True
-
-    async def _taken(self, batch: Sequence[ReadableSpan]) -> bool:
-        """Whether the receiver has them now. What is too large for it is halved, and a single span left out."""
-        if await asyncio.to_thread(self.exporter.export, batch) is SpanExportResult.SUCCESS:
-            return True
-        if not (isinstance(self.exporter, OtlpExporter) and self.exporter.heard == _TOO_LARGE):
-            return False
-        if len(batch) == 1:
-            _log.warning("a span is too large for the receiver, and left out")
-            return True
-        half = len(batch) // 2
-        return await self._taken(batch[:half]) and await self._taken(batch[half:])
 
     async def _spans(self, place: TracePlace, task_id: str) -> Sequence[tuple[OfTask, TraceSpan]]:
         """Those that were finished since, and whose they are."""
@@ -336,27 +323,48 @@ def trace_resource() -> Resource:
 
 
 class OtlpExporter(OTLPSpanExporter):
-    """The SDK's, which follows no redirect and takes one for success: here it is none, and spans wait."""
+    """The SDK's, which follows no redirect and takes one for success: here it is none, and spans wait. A batch that is
+    too large for the receiver is halved, and a single span left out.
+    """
 
-    heard: int | None = None
+    _heard: int | None = None
     """Status of the last answer to the last batch."""
 
     def __init__(self) -> None:
-        session = requests.Session()
+        """Raises BadInput for a provider of credentials that is not installed."""
+        session = _session()
         session.hooks["response"].append(self._hear)
-        own = any(name.endswith(_CREDENTIALS) for name in os.environ)  # whose session the SDK loads
-        super().__init__(session=None if own else session)
+        super().__init__(session=session)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """See base class."""
-        self.heard = None
-        return super().export(spans)
+        result = super().export(spans)
+        heard, self._heard = self._heard, None
+        if heard != _TOO_LARGE:
+            return result
+        if len(spans) == 1:
+            _log.warning("a span is too large for the receiver, and left out")
+            return SpanExportResult.SUCCESS
+        half = len(spans) // 2
+        first = self.export(spans[:half])
+        return self.export(spans[half:]) if first is SpanExportResult.SUCCESS else first
 
     def _hear(self, answer: requests.Response, **_: object) -> requests.Response:
         if _REDIRECT <= answer.status_code < _FAULT:
             answer.status_code = _FAULT
-        self.heard = answer.status_code
+        self._heard = answer.status_code
         return answer
+
+
+def _session() -> requests.Session:
+    """With credentials where OpenTelemetry's variables name who has them: the SDK would hide such a session from us."""
+    named = next(filter(None, map(os.environ.get, _CREDENTIALS)), None)
+    if named is None:
+        return requests.Session()
+    found = [one.load()() for one in entry_points(group="opentelemetry_otlp_credential_provider", name=named)]
+    if not found or not isinstance(found[0], requests.Session):
+        raise BadInput(f"{' or '.join(_CREDENTIALS)} names {named!r}, which no installed package has: install it")
+    return found[0]
 
 
 def span_exporter() -> SpanExporter:
