@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 from temporalio.client import Client
 from temporalio.runtime import Runtime
@@ -19,19 +20,23 @@ from waystation.adapters.temporal.orders import keep_retention
 from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.agents.redaction import redactor_for
 from waystation.domain.names import CONTEXT_QUEUE, WORKFLOWS_QUEUE
+from waystation.domain.privacy import Place, Treatment, treatment
 from waystation.domain.spans import PROVIDERS
 from waystation.files import private_folder
 from waystation.imports import loading
-from waystation.ports import Meter, Redactor
+from waystation.ports import Meter
 from waystation.settings import Settings, TraceTarget, trace_target, unknown_variables
 from waystation.settings_text import address_of
-from waystation.stores import data_converter, opened_store, require_key_of
+from waystation.stores import data_converter, first_key, opened_store, require_key_of
 from workers.health import Gauge, Health, sampled, served_health
 from workers.outside import opened_notices
 from workers.parts import Parts, opened_parts
 from workers.queues import WORKER_WITH_PARTS, Workshop, served_queues, workflows_worker
 from workers.sandbox import sandboxed
 from workers.shutdown import stop_on_signals
+
+if TYPE_CHECKING:
+    from waystation.adapters.traces import KnownPeople
 
 
 async def serve(settings: Settings, say: Callable[[str], None]) -> None:
@@ -88,7 +93,7 @@ async def running_workers(settings: Settings) -> AsyncGenerator[Client]:
                 await parts.archive.drain()
                 await stack.enter_async_context(draining(parts.archive))
                 if traces is not None:
-                    await stack.enter_async_context(_fed(traces, settings, store, parts.redactor))
+                    await stack.enter_async_context(_fed(traces, settings, store, parts))
         if WORKFLOWS_QUEUE in queues and settings.retention_days is not None:
             await keep_retention(client, await store.store_id())
         await stack.enter_async_context(polling(workers))
@@ -106,7 +111,7 @@ async def _attempts() -> AsyncGenerator[Interceptor]:
 
 
 @asynccontextmanager
-async def _fed(target: TraceTarget, settings: Settings, store: SqlStore, redactor: Redactor) -> AsyncGenerator[None]:
+async def _fed(target: TraceTarget, settings: Settings, store: SqlStore, parts: Parts) -> AsyncGenerator[None]:
     """The spans of tasks, from those workers that redact: what was said may be asked for."""
     from waystation.adapters.traces import SpanMaker, TraceFeed, fed, span_exporter, trace_resource  # noqa: PLC0415
 
@@ -115,10 +120,22 @@ async def _fed(target: TraceTarget, settings: Settings, store: SqlStore, redacto
         stack.callback(exporter.shutdown)
         holder = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         named = {name: PROVIDERS[endpoint.kind] for name, endpoint in settings.named_endpoints.items()}
-        asked = partial(redactor_for, redactor, store) if target.said else None
-        feed = TraceFeed(store, exporter, SpanMaker(trace_resource()), holder, named, asked)
+        asked = partial(redactor_for, parts.redactor, store) if target.said else None
+        people = _people(settings, parts) if target.said else None
+        feed = TraceFeed(store, exporter, SpanMaker(trace_resource()), holder, named, asked, people)
         await stack.enter_async_context(fed(feed))
         yield
+
+
+def _people(settings: Settings, parts: Parts) -> "KnownPeople | None":
+    """Whom spans do not name; None where the policy has names shown."""
+    from waystation.adapters.presidio.people import ORDINARY_WORDS  # noqa: PLC0415
+    from waystation.adapters.presidio.redactor import fingerprint  # noqa: PLC0415
+    from waystation.adapters.traces import KnownPeople  # noqa: PLC0415  it loads the SDK
+
+    if parts.vault is None or treatment(Place.TITLE, parts.redacted.rules.policy) < Treatment.NAMES:
+        return None
+    return KnownPeople(parts.vault, partial(fingerprint, first_key(settings)), ORDINARY_WORDS)
 
 
 def _runtime(settings: Settings) -> Runtime:

@@ -41,7 +41,7 @@ ADMISSION = ActivityConfig(
 )
 NOTICE = ActivityConfig(
     task_queue=WORKFLOWS_QUEUE,
-    start_to_close_timeout=timedelta(seconds=30),
+    start_to_close_timeout=timedelta(seconds=90),
     schedule_to_close_timeout=timedelta(hours=24),
     retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(minutes=10)),
 )

@@ -117,6 +117,22 @@ def test_a_link_inside_the_folder_is_read_and_one_that_leads_out_is_not(tmp_path
     assert loaded.left_out == (hidden, LeftOut(name="b.txt", reason=reason), LeftOut(name="c", reason=reason))
 
 
+def test_a_link_to_what_is_hidden_is_not_read(tmp_path: Path) -> None:
+    write(tmp_path / "a.md", "text")
+    write(tmp_path / ".env", "secret")
+    write(tmp_path / ".ssh/id_rsa", "secret")
+    write(tmp_path / "..2026_11/.env", "secret")
+    (tmp_path / "settings.txt").symlink_to(".env")
+    (tmp_path / "key.txt").symlink_to(".ssh/id_rsa")
+    (tmp_path / "mounted.txt").symlink_to("..2026_11/.env")
+    (tmp_path / "keys").symlink_to(".ssh", target_is_directory=True)
+    loaded = load_documents([tmp_path])
+    assert [document.name for document in loaded.documents] == ["a.md"]
+    reason = "a link to what is hidden; give its target by itself"
+    led = {one.name for one in loaded.left_out if one.reason == reason}
+    assert led == {"settings.txt", "key.txt", "mounted.txt", "keys"}
+
+
 @pytest.mark.parametrize(
     ("encoding", "text"),
     [

@@ -11,7 +11,7 @@ from temporalio.envconfig import ClientConfigProfile
 
 from tests.unit.notice_values import ASKED, ended
 from tests.webhook_server import HANG, SECRET, Answer, WebhookServer, running_webhook
-from waystation.adapters.hooks import GATHER_S, PATIENCE_S, Messages, Several, Webhook
+from waystation.adapters.hooks import GATHER_S, MESSAGE_PATIENCE_S, Messages, Several, Webhook
 from waystation.adapters.temporal.connect import Target
 from waystation.domain.errors import BadInput, WebhookRefused, WebhookUnavailable
 from waystation.domain.task import TaskPhase
@@ -101,6 +101,39 @@ async def test_what_is_not_taken_is_told_again_and_the_address_is_in_no_log_and_
     assert "must not be repeated" not in written
 
 
+async def test_a_message_whose_fate_was_not_heard_is_waited_for_and_not_sent_again() -> None:
+    async with running_webhook(HANG, Answer()) as server, messages_to(server) as messages:
+        attempt = asyncio.create_task(messages.send(ASKED, None))
+        while not server.asked:
+            await asyncio.sleep(0.01)
+        attempt.cancel()
+        again = asyncio.create_task(messages.send(ASKED, None))
+        await messages.send(DONE, None)
+        server.closing.set()
+        await again
+        assert [body["title"] for _, body in server.asked] == [
+            "task-0123456789abcdef: harbours-1 asked",
+            "task-0123456789abcdef: done",
+        ]
+        await messages.send(ASKED, None)
+    assert len(server.asked) == 3
+
+
+async def test_mail_gets_the_time_at_each_step_that_mail_servers_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    from apprise.plugins.email.base import NotifyEmail  # noqa: PLC0415 - of an extra
+
+    waits: list[float] = []
+
+    def send(service: NotifyEmail, *_: object, **__: object) -> bool:
+        waits.append(service.socket_connect_timeout)
+        return True
+
+    monkeypatch.setattr(NotifyEmail, "send", send)
+    async with aclosing(Messages(SecretStr("mailto://u:p@example.org"), 1, gather_s=0)) as messages:
+        await messages.send(DONE, None)
+    assert waits == [MESSAGE_PATIENCE_S]
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("asked_for", ["", "?redirect=yes"])
 async def test_a_redirect_is_no_taking_and_nobody_else_is_told(status: int, asked_for: str) -> None:
@@ -158,4 +191,4 @@ def test_notices_lead_to_the_page_of_a_task_where_that_is_set() -> None:
 def test_an_attempt_has_time_to_gather_and_to_be_answered() -> None:
     attempt = NOTICE.get("start_to_close_timeout")
     assert attempt is not None
-    assert attempt.total_seconds() > GATHER_S + PATIENCE_S
+    assert attempt.total_seconds() > GATHER_S + MESSAGE_PATIENCE_S

@@ -2,28 +2,32 @@
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 
 import pytest
+import requests
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from temporalio.testing import ActivityEnvironment
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from tests.adapters.test_store_events import registered, taken
 from tests.otlp_receiver import Received, Receiver, receiving
 from tests.store_contract.values import charge, intent, question, reply
 from waystation.adapters.store.sql_store import SqlStore
-from waystation.adapters.traces import SpanMaker, TraceFeed, fed, span_exporter, trace_resource
+from waystation.adapters.traces import SpanMaker, TraceFeed, fed, span_exporter, trace_resource, traced_attempts
 from waystation.agents.redaction import redactor_for
-from waystation.domain.errors import RedactionFailed
+from waystation.domain.errors import BadInput, RedactionFailed
 from waystation.domain.leg import Finished, Standing
 from waystation.domain.privacy import Place, Redacted
 from waystation.domain.spans import span_id_of
 from waystation.ports import Redactor
 from waystation.testing import PlainRedactor
 
+PROVIDER = "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER"
 OVER = Finished(standing=Standing.model_validate({"totals": {}}))
 
 
@@ -116,7 +120,26 @@ async def test_who_cannot_take_spans_now_gets_them_later(
     assert caplog.records[-1].message == "spans go out again"
 
 
-async def test_a_redirect_takes_nothing_and_spans_wait_for_who_does(store: SqlStore, receiver: Receiver) -> None:
+class Credentials:
+    """A package that has them."""
+
+    @staticmethod
+    def load() -> Callable[[], requests.Session]:
+        return requests.Session
+
+
+def installed(**_: str) -> list[type[Credentials]]:
+    return [Credentials]
+
+
+@pytest.mark.parametrize("provided", [False, True])
+async def test_a_redirect_takes_nothing_and_spans_wait_for_who_does(
+    store: SqlStore, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, *, provided: bool
+) -> None:
+    if provided:
+        monkeypatch.setenv(PROVIDER, "ours")
+        for module in ("waystation.adapters.traces", "opentelemetry.exporter.otlp.proto.http._common"):
+            monkeypatch.setattr(f"{module}.entry_points", installed)
     feed = feed_of(store)
     await feed.send()
     receiver.redirects = True
@@ -146,6 +169,34 @@ async def test_what_is_too_large_for_the_receiver_goes_in_smaller_parts_and_hold
     await begun(store, "third")
     await feed.send()
     assert names(receiver.spans)[4:] == ["invoke_workflow task"]
+
+
+@pytest.mark.usefixtures("receiver")
+def test_credentials_that_nobody_has_are_refused_by_the_name_of_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PROVIDER, "nobody")
+    with pytest.raises(BadInput, match=f"{PROVIDER} .* names 'nobody', which no installed package has"):
+        span_exporter()
+
+
+class Doing(ActivityInboundInterceptor):
+    """An activity that is done."""
+
+    def __init__(self) -> None:
+        """Nothing follows it."""
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> None:
+        """See base class."""
+
+
+async def test_attempts_that_are_too_large_together_go_in_smaller_parts(receiver: Receiver) -> None:
+    receiver.most_bytes = 600
+    async with traced_attempts(trace_resource()) as attempts:
+        attempt = attempts.intercept_activity(Doing())
+        given = ExecuteActivityInput(fn=len, args=[], executor=None, headers={})
+        for _ in range(8):
+            await ActivityEnvironment().run(attempt.execute_activity, given)
+    assert names(receiver.spans) == ["RunActivity:unknown"] * 8
+    assert len(receiver.raw) > 1
 
 
 async def test_of_two_processes_one_sends_and_the_other_when_it_is_gone(store: SqlStore, receiver: Receiver) -> None:

@@ -22,6 +22,8 @@ from tests.ended_tasks import keep_ended_task, row_of
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
 from waystation.client import Client
+from waystation.domain.amount import Amount
+from waystation.domain.errors import BadInput
 from waystation.domain.task import TaskPhase, TaskRequest
 from waystation.serve.api import v1
 from waystation.serve.app import LetIn, SiteServer, application
@@ -154,6 +156,46 @@ async def test_a_number_that_is_none_is_refused(seen: str, ended: tuple[Settings
             for path in ("/v1/events", f"/v1/tasks/{task}/events")
         ]
     assert [answer.status_code for answer in answers] == [422, 422]
+
+
+async def test_a_refusal_repeats_neither_long_names_nor_every_fault(ended: tuple[Settings, str]) -> None:
+    settings, _ = ended
+    long = "x" * 100_000
+    many = [{long[:1_000]: "a"}] * 900
+    async with served(settings) as asking:
+        refused = [
+            (await asking.post("/v1/tasks", headers={**BEARER, "Idempotency-Key": "q"}, json=body)).json()["detail"]
+            for body in ({"question": "Why?", long: 1}, {"question": "Why?", "documents": many})
+        ]
+        known = {"question": "Why?", "documents": [{"name": "a.md", "text": "a"}] * 1_001}
+        too_many = await asking.post("/v1/tasks", headers={**BEARER, "Idempotency-Key": "q"}, json=known)
+    assert [len(one) < 15_000 for one in refused] == [True, True]
+    assert refused[1].endswith(f"and {2 * 900 - 20:,} more")
+    assert "1,001 are more than the 1,000 that are handed in at once" in too_many.json()["detail"]
+
+
+@pytest.mark.parametrize("nothing", ["0", "$0", "0+$0.00"])
+async def test_an_amount_of_nothing_is_refused_and_not_read_as_what_was_asked_for(
+    nothing: str, ended: tuple[Settings, str]
+) -> None:
+    settings, task = ended
+    given, ours = {"request_id": "r-1", "add": nothing}, {**BEARER, "Origin": HERE}
+    async with served(settings) as asking:
+        answers = [
+            await asking.post(f"/v1/tasks/{task}/approve", headers=BEARER, json=given),
+            await asking.post(f"/tasks/{task}/approve", headers=ours, data={**given, "mark": ACCESS.mark}),
+        ]
+    for answer in answers:
+        assert (answer.status_code, "an amount of nothing grants nothing" in answer.text) == (400, True)
+
+
+async def test_a_client_grants_no_amount_of_nothing(ended: tuple[Settings, str]) -> None:
+    settings, task = ended
+    async with await Client.connect(settings) as client:
+        with pytest.raises(BadInput, match="leave it out to grant what was asked for"):
+            await client.approve(task, request_id="r-1", amount=Amount())
+        with pytest.raises(BadInput, match="leave it out to grant what was asked for"):
+            await client.approve_together(task, ["r-1"], Amount())
 
 
 async def test_who_listens_to_all_tasks_hears_of_no_other_tenant(ended: tuple[Settings, str]) -> None:

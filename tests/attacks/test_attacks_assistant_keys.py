@@ -1,5 +1,7 @@
 """A key for assistants opens their address and nothing else, over restarts and from elsewhere, until it is revoked."""
 
+import asyncio
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -8,9 +10,12 @@ import httpx2
 import pytest
 from mcp import Client as AssistantClient
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
 
 from tests.attacks.test_attacks_assistants import OWN, keep_task
 from tests.attacks.test_attacks_pages import NO_SERVER, SITE
+from waystation.adapters.clock import utc_now
+from waystation.adapters.temporal.connect import ProcessMark, RunFile, write_run_file
 from waystation.cli.main import run
 from waystation.client import Client
 from waystation.client.remote import PERMITS
@@ -20,6 +25,7 @@ from waystation.serve.assistants import Assistant
 from waystation.serve.mcp import AssistantServer
 from waystation.serve.principals import ApiKeys, AssistantRights, Identities
 from waystation.settings import Settings
+from waystation.task_view import PendingApproval
 from workers.memory import MemoryReader
 
 NAME = "waystation.example.org"
@@ -106,6 +112,54 @@ async def test_at_the_address_of_assistants_a_key_is_one_of_theirs_of_this_tenan
     assert [answer.status_code for answer in (*refused, after)] == [403, 403, 401]
     assert all("waystation keys make NAME --role assistant" in answer.text for answer in refused)
     assert before.status_code not in {401, 403}
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_call_that_takes_long_ends_when_its_key_is_revoked(
+    mode: str, settings: Settings, keys: ApiKeys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = asyncio.Event()
+
+    async def requests(_: Assistant) -> tuple[PendingApproval, ...]:
+        began.set()
+        await asyncio.Event().wait()
+        return ()
+
+    monkeypatch.setattr("waystation.serve.mcp.ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr(Assistant, "requests", requests)
+    made, key = keys.make("desk", settings.tenant, "assistant", NOON)
+    async with served(settings, keys, sign_in(8520), key) as sending:
+        transport = streamable_http_client(str(sending.base_url.join("/mcp")), http_client=sending)
+        async with AssistantClient(transport, mode=mode) as asking:
+            calling = asyncio.create_task(asking.call_tool("list_approvals", {}))
+            await began.wait()
+            ApiKeys(keys.path).revoke(made.id, NOON)
+            async with asyncio.timeout(30):
+                with pytest.raises(MCPError, match="revoked meanwhile"):
+                    await calling
+
+
+async def test_the_page_of_a_task_is_that_of_the_pages_here_without_their_token(
+    settings: Settings, keys: ApiKeys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TEMPORAL_ADDRESS")
+    _, key = keys.make("Ada", settings.tenant, "approve", NOON)
+    task = await keep_task(settings, OWN, spent=1)
+    own = ProcessMark.of(os.getpid())
+    beside = RunFile(
+        address="127.0.0.1:1",
+        namespace="default",
+        ui_url="http://127.0.0.1:2",
+        server=own,
+        workers=own,
+        started=utc_now(),
+        pages=f"http://127.0.0.1:8520/?token={key}",
+    )
+    async with await Client.connect(settings) as client:
+        write_run_file(settings.run_file, beside)
+        assistant = Assistant(client, settings, AssistantRights.of(settings), MemoryReader(settings))
+        finished = await assistant.finished(await client.last_known(task))
+    assert finished.page == f"http://127.0.0.1:8520/tasks/{task}"
 
 
 def test_the_command_makes_one_and_says_what_it_opens(

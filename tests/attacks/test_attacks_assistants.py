@@ -140,6 +140,23 @@ async def test_nothing_is_read_but_below_the_roots(path: str, tmp_path: Path, se
     assert SECRET not in by_path + by_address
 
 
+async def test_below_a_root_a_mounted_volume_is_read_and_a_link_to_what_is_hidden_is_not(
+    tmp_path: Path, settings: Settings
+) -> None:
+    (tmp_path / "..2026").mkdir()
+    for name in ("..2026/a.md", ".env"):
+        (tmp_path / name).write_text(SECRET)
+    (tmp_path / "..data").symlink_to("..2026")
+    (tmp_path / "a.md").symlink_to("..data/a.md")
+    (tmp_path / "b.md").symlink_to(".env")
+    rights = AssistantRights.of(settings, [tmp_path])
+    assert rights.readable("a.md").read_text() == SECRET
+    with pytest.raises(BadInput, match="is nothing that may be read below"):
+        rights.readable("b.md")
+    read = load_documents([rights.readable(".")], without=rights.home)
+    assert [one.name for one in read.documents] == ["a.md"]
+
+
 async def test_without_roots_nothing_is_read_and_the_home_folder_never(tmp_path: Path, settings: Settings) -> None:
     await keep_task(settings, OWN, spent=1)
     async with assisted(settings) as asking:

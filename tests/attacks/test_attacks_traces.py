@@ -18,10 +18,14 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 from activities.attempts import reported
 from tests.adapters.test_store_events import taken
 from tests.store_contract.values import charge, intent, question, request, row
+from waystation.adapters.clock import utc_now
+from waystation.adapters.keys import Sealer
+from waystation.adapters.presidio.redactor import fingerprint
 from waystation.adapters.store import SqlStore
-from waystation.adapters.traces import AttemptTraces, SpanMaker, TraceFeed, trace_resource
-from waystation.agents.redaction import redactor_for
+from waystation.adapters.traces import AttemptTraces, KnownPeople, SpanMaker, TraceFeed, trace_resource
+from waystation.agents.redaction import Originals, TextRedactor, redactor_for
 from waystation.domain.errors import ModelUnavailable, RequestConflict
+from waystation.domain.privacy import Original, Place
 from waystation.domain.task import SourceDocument
 from waystation.domain.transcript import Message, Text, ToolResult, ToolUse
 from waystation.knowledge import redactor_of
@@ -103,3 +107,51 @@ async def test_documents_named_after_people_and_fields_that_a_model_named_are_re
     sent = [str(value) for span in exporter.get_finished_spans() for value in (span.attributes or {}).values()]
     assert any("It is blue" in words for words in sent)
     assert [words for words in sent if "Lovelace" in words or "Hopper" in words] == []
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("ask maria gonzalez's desk", "ask <PERSON_1>'s desk"),
+        ("MARIA\nGONZALEZ, maria_gonzalez", "<PERSON_1>, <PERSON_1>"),
+        ("jean-luc picard; o'brien. j. f. kerr", "<PERSON_2>; <PERSON_3>. <PERSON_4>"),
+        ("maria gonzalezes and mariagonzalez", "maria gonzalezes and mariagonzalez"),
+        ("Will you? I will.", "<PERSON_5> you? I will."),
+        ("<PERSON_1> of picard", "<PERSON_1> of picard"),
+    ],
+)
+async def test_whom_the_vault_knows_no_span_names_whatever_the_letters(said: str, shown: str, store: SqlStore) -> None:
+    vault, key = store.vault(Sealer(b"k" * 32, "vault")), b"k" * 32
+    people, made = KnownPeople(vault, partial(fingerprint, key), frozenset({"will"})), dict[str, str]()
+    for number, name in enumerate(["Maria Gonzalez", "Jean-Luc Picard", "O'Brien", "J. F. Kerr", "Will"], 1):
+        digits = fingerprint(key, "t", "PERSON", name)
+        placeholder = f"<PERSON_{digits[:12]}>"
+        await vault.keep("t", [Original(type="PERSON", placeholder=placeholder, fingerprint=digits, text=name)])
+        made[f"<PERSON_{number}>"] = placeholder
+    for number, placeholder in made.items():
+        said, shown = said.replace(number, placeholder), shown.replace(number, placeholder)
+    assert await people.hidden({said}, "t") == {said: shown}
+    assert await people.hidden({said}, "other") == {said: said}
+
+
+async def test_a_person_of_the_task_is_in_no_span_in_small_letters_either(store: SqlStore, tmp_path: Path) -> None:
+    exporter, key = InMemorySpanExporter(), b"k" * 32
+    vault = store.vault(Sealer(key, "vault"))
+    with closing(redactor_of(Settings(home=tmp_path), key)) as redactor:
+        keeping = TextRedactor(redactor, Originals(vault, partial(fingerprint, key), utc_now), titles="redacted")
+        await keeping.redact([f"{NAME} wrote it."], Place.COMPRESSED, row(request("first")).ref.tenant)
+        people = KnownPeople(vault, partial(fingerprint, key), frozenset())
+        redactors = partial(redactor_for, keeping, store)
+        feed = TraceFeed(store, exporter, SpanMaker(trace_resource()), "one", {}, redactors, people)
+        await feed.send()
+        task = row(request("first"))
+        await store.register(task, [SourceDocument(name="a.md", text="Blue light scatters.")])
+        fence = await taken(store, task)
+        await store.commit_message(fence, 0, question(0))
+        await store.record_intent(fence, intent("turn-0"))
+        said = Text(text="blue, and by=ada_lovelace, who: ada lovelace")
+        await store.commit_reply(fence, 1, Message(id="m1", role="assistant", blocks=(said,)), charge("turn-0"))
+        await feed.send()
+    sent = [str(value) for span in exporter.get_finished_spans() for value in (span.attributes or {}).values()]
+    assert any("blue" in words for words in sent)
+    assert [words for words in sent if "lovelace" in words.lower()] == []

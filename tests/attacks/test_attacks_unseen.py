@@ -1,4 +1,6 @@
-"""What our MCP server gives to assistants has no signs that a person does not see, and a document keeps its lines."""
+"""What our MCP server gives to assistants has no signs that a person does not see, a document keeps its lines, and
+what was sent without end is not sent back.
+"""
 
 import json
 from pathlib import Path
@@ -7,9 +9,10 @@ from urllib.parse import quote
 
 import pytest
 from mcp import Client as AssistantClient
-from mcp.types import TextContent, TextResourceContents
+from mcp.shared.exceptions import MCPError
+from mcp.types import EmptyResult, Request, RequestParams, TextContent, TextResourceContents
 
-from tests.attacks.test_attacks_assistants import OWN, assisted
+from tests.attacks.test_attacks_assistants import OWN, TEXT, assisted, refusal
 from tests.attacks.test_attacks_pages import NO_SERVER
 from tests.ended_tasks import row_of
 from waystation.adapters.clock import utc_now
@@ -125,3 +128,50 @@ async def resource(asking: AssistantClient, address: str) -> str:
     (content,) = (await asking.read_resource(address)).contents
     assert isinstance(content, TextResourceContents)
     return content.text
+
+
+LONG = "x" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        (LONG, {}),
+        ("task_status", {LONG: 1}),
+        ("submit_research", {"skills": [LONG]}),
+        ("submit_research", {"documents": [{"name": "a.md", "text": "a", LONG: 1}]}),
+        ("submit_research", {"documents": [{"path": LONG[:3_999]}]}),
+        ("submit_research", {"documents": [{"uri": LONG[:3_999]}]}),
+        ("submit_research", {"documents": [dict[str, str]()] * 900}),
+    ],
+)
+async def test_a_refusal_repeats_little_of_what_is_not_known(
+    tool: str, arguments: dict[str, Any], settings: Settings, tmp_path: Path
+) -> None:
+    given = {"question": "Why?", "documents": [TEXT], **arguments} if tool == "submit_research" else arguments
+    async with assisted(settings, tmp_path) as asking:
+        said = await refusal(asking, tool, **given)
+    assert len(said) < 1_500
+    assert not said.startswith("Error executing tool")
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_an_error_of_the_protocol_repeats_little_of_what_is_not_known(mode: str, settings: Settings) -> None:
+    unknown = Request[RequestParams, str](method=LONG, params=RequestParams())
+    async with assisted(settings, mode=mode) as asking:
+        for asked in (
+            asking.read_resource(f"waystation://{LONG}"),
+            asking.get_prompt(LONG, {}),
+            asking.session.send_request(unknown, EmptyResult),
+        ):
+            with pytest.raises(MCPError) as refused:
+                await asked
+            assert len(refused.value.error.model_dump_json()) < 2_500
+
+
+async def test_too_many_documents_are_refused_with_how_many_may_be_given_and_how_more_are(settings: Settings) -> None:
+    async with assisted(settings) as asking:
+        said = await refusal(asking, "submit_research", question="Why?", documents=[TEXT] * 1_001)
+    assert said.startswith(
+        "documents: 1,001 are more than the 1,000 that are handed in at once: give fewer; `waystation "
+    )

@@ -175,6 +175,10 @@ def _date(text: str) -> datetime | None:
 
 GATHER_S = 10.0
 """What comes within this time of a first notice is told with it. With the patience it stays under an attempt's time."""
+MESSAGE_PATIENCE_S = 60.0
+"""Until a service says whether it took a message. Mail servers look at one before they say so (RFC 5321, 4.5.3.2)."""
+REMEMBERED = 1_000
+"""Notices that some took and others did not, or whose fate is open: none is told twice by this process."""
 TALKATIVE = ("apprise", "urllib3.connectionpool", "requests_oauthlib.oauth1_auth", "requests_oauthlib.oauth2_session")
 """Loggers that name whole addresses, or quote what was answered."""
 
@@ -185,13 +189,15 @@ class _Together:
     def __init__(self) -> None:
         self.notices: dict[str, tuple[Notice, str | None]] = {}
         """By what they are deliveries of, each with the page of its task."""
-        self.sending: asyncio.Task[None] | None = None
+        self.sending: asyncio.Task[bool] | None = None
+        """Whether it was taken."""
 
 
 class Messages:
     """A `Notifier` behind one address of Apprise's, like `mailto://…`, `slack://…`, `msteams://…` or `ntfy://…`.
 
-    Redirects are not followed: a notice that is answered by one was not taken.
+    Redirects are not followed: a notice that is answered by one was not taken. A message whose fate is not known yet is
+    not sent again: the next attempt of its notices waits for it.
     """
 
     def __init__(
@@ -200,9 +206,10 @@ class Messages:
         number: int,
         inbox: str | None = None,
         gather_s: float = GATHER_S,
-        patience_s: float = PATIENCE_S,
+        patience_s: float = MESSAGE_PATIENCE_S,
     ) -> None:
-        """`number`: its place in the setting, from 1; `inbox`: where requests are answered.
+        """`number`: its place in the setting, from 1; `inbox`: where requests are answered; `patience_s`: for an
+        attempt, and for each step of the service's.
 
         Raises BadInput: Apprise is not installed, or does not know such an address.
         """
@@ -222,43 +229,60 @@ class Messages:
         for service in self._to:
             # An address may ask for them: who is told would then say who else is.
             service.redirects = False
+            # Apprise's own are 4 and 15 s. For mail the first is that of every step.
+            service.socket_connect_timeout = service.socket_read_timeout = patience_s
         self.name = f"address {number} of WAYSTATION_NOTIFY ({written.partition('://')[0]})"
         """For messages: without the secret."""
         self._inbox, self._gather_s, self._patience_s = inbox, gather_s, patience_s
         self._together = _Together()
+        self._told: dict[str, _Together] = {}
+        """Where each notice is that no attempt has heard the fate of."""
 
     async def send(self, notice: Notice, link: str | None) -> None:
         """Tell it, with what else comes meanwhile; see `Notifier`. The service does not say what is final."""
-        together = self._together
-        together.notices[notice.delivery_id] = notice, link
-        if together.sending is None:
-            together.sending = asyncio.create_task(self._tell(together))
-        await asyncio.shield(together.sending)
-
-    async def _tell(self, together: _Together) -> None:
-        await asyncio.sleep(self._gather_s)
-        self._together = _Together()
-        title, body = notices.gathered(tuple(together.notices.values()), self._inbox)
         try:
-            async with asyncio.timeout(self._patience_s):
-                taken = await self._to.async_notify(body=body, title=title, body_format="text")
+            async with asyncio.timeout(self._gather_s + self._patience_s):
+                taken = await self._fate(notice.delivery_id)
+                if not taken:
+                    self._join(notice, link)
+                    taken = await self._fate(notice.delivery_id)
         except TimeoutError:
             raise WebhookUnavailable(f"{self.name} did not answer within {self._patience_s:g} s") from None
         if not taken:
             raise WebhookUnavailable(f"{self.name} did not take it")
 
+    async def _fate(self, delivery_id: str) -> bool:
+        """Whether it was taken, once that is known. Who waits may go: the message does not."""
+        together = self._told.get(delivery_id)
+        if together is None or together.sending is None:
+            return False
+        taken = await asyncio.shield(together.sending)
+        self._told.pop(delivery_id, None)
+        return taken
+
+    def _join(self, notice: Notice, link: str | None) -> None:
+        together = self._told[notice.delivery_id] = self._together
+        together.notices[notice.delivery_id] = notice, link
+        if together.sending is None:
+            together.sending = asyncio.create_task(self._tell(together))
+        while len(self._told) > REMEMBERED:
+            del self._told[next(iter(self._told))]
+
+    async def _tell(self, together: _Together) -> bool:
+        await asyncio.sleep(self._gather_s)
+        self._together = _Together()
+        title, body = notices.gathered(tuple(together.notices.values()), self._inbox)
+        return bool(await self._to.async_notify(body=body, title=title, body_format="text"))
+
     async def aclose(self) -> None:
         """What still waits is told by the attempt after this one, perhaps of another worker."""
-        if self._together.sending is not None:
-            self._together.sending.cancel()
+        for together in (self._together, *self._told.values()):
+            if together.sending is not None:
+                together.sending.cancel()
 
 
 def _say_nothing(_: logging.LogRecord) -> bool:
     return False
-
-
-REMEMBERED = 1_000
-"""Notices that some took and others did not: who took one is not told it again by this process."""
 
 
 class Several:

@@ -11,11 +11,14 @@ none. Workflows have none either: theirs would last as long as a task, and what 
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from importlib.metadata import entry_points
+from itertools import pairwise
 from json import dumps
+from typing import NamedTuple
 
 import requests
 from opentelemetry import context as contexts
@@ -44,11 +47,12 @@ from waystation import __version__
 from waystation.domain.errors import BadInput, RedactionFailed, StoreError
 from waystation.domain.names import SCHEDULE
 from waystation.domain.ownership import OfTask
-from waystation.domain.privacy import Place
+from waystation.domain.privacy import FINGERPRINT_DIGITS, PLACEHOLDER, Place
 from waystation.domain.spans import TraceSpan, span_id_of, trace_id_of
 from waystation.domain.traces import TracedTask, TracePlace, traced
 from waystation.domain.value import ARGUMENTS, mapped, strings, unusual_name
-from waystation.ports import Redactor, TraceSource
+from waystation.patterns import proven
+from waystation.ports import Redactor, TraceSource, Vault
 
 _INTERVAL = timedelta(seconds=5)
 _LEASE = timedelta(seconds=30)
@@ -58,13 +62,15 @@ _LAST_WORD = timedelta(seconds=5)
 _EVENTS_AT_ONCE = 500
 _SPANS_AT_ONCE = 256
 _REDIRECT, _FAULT, _TOO_LARGE = 300, 400, 413
-_CREDENTIALS = "_CREDENTIAL_PROVIDER"
+_CREDENTIALS = tuple(f"OTEL_PYTHON_EXPORTER_OTLP_HTTP_{one}CREDENTIAL_PROVIDER" for one in ("", "TRACES_"))
 _SCOPE = "waystation"
 _OF_THE_FORM = frozenset(
     {"text", "tool_call", "tool_call_response", "user", "assistant"}
     | {"type", "role", "parts", "name", "content", "finish_reason"}
 )
 """Words of the conventions' own in what was said, which nobody has to redact."""
+_PERSON, _MOST_WORDS = "PERSON", 5
+_WORD, _BETWEEN = proven(rf"{PLACEHOLDER.pattern}|[^\W_]+"), proven(r"[\s_]{1,3}|['’-]|\.\s?")
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _log = logging.getLogger(__name__)
 
@@ -136,6 +142,62 @@ def _nanoseconds(at: datetime) -> int:
     return int(at.timestamp() * 1_000_000) * 1_000
 
 
+class _Name(NamedTuple):
+    """What may be one in a text."""
+
+    start: int
+    end: int
+    words: int
+    value: str
+
+
+class KnownPeople(NamedTuple):
+    """People whom the vault knows, by words: a name in small letters is seen as one by no language model."""
+
+    vault: Vault
+    fingerprint: Callable[[str, str, str], str]
+    """Of tenant, type and value, whatever its case; placeholders begin with it."""
+    ordinary: Set[str]
+    """Words in lower case of which one alone is a name only as the vault spells it."""
+
+    async def hidden(self, texts: Collection[str], tenant: str) -> Mapping[str, str]:
+        """By text, what is shown of it. Raises StoreError, WrongKey."""
+        found = {text: await asyncio.to_thread(self._placeholders, text, tenant) for text in texts}
+        wanted = {placeholder for names in found.values() for placeholder in names.values()}
+        known = await self.vault.originals(tenant, wanted)
+        return {text: self._shown(text, names, known) for text, names in found.items()}
+
+    def _placeholders(self, text: str, tenant: str) -> Mapping[_Name, str]:
+        values = {one: self.fingerprint(tenant, _PERSON, one.value) for one in _perhaps_names(text)}
+        return {one: f"<{_PERSON}_{digits[:FINGERPRINT_DIGITS]}>" for one, digits in values.items()}
+
+    def _shown(self, text: str, names: Mapping[_Name, str], known: Mapping[str, str]) -> str:
+        parts, position = list[str](), 0
+        for one, placeholder in names.items():
+            if one.start >= position and self._is_meant(one, known.get(placeholder)):
+                parts += (text[position : one.start], placeholder)
+                position = one.end
+        return "".join((*parts, text[position:]))
+
+    def _is_meant(self, one: _Name, spelled: str | None) -> bool:
+        return spelled is not None and (
+            one.words > 1 or one.value == spelled or one.value.casefold() not in self.ordinary
+        )
+
+
+def _perhaps_names(text: str) -> Iterator[_Name]:
+    """One to five words in a row, in their order, the longest first where several begin."""
+    words = [word for word in _WORD.finditer(text) if not word[0].startswith("<")]
+    rows = [_BETWEEN.fullmatch(text, one.end(), other.start()) for one, other in pairwise(words)]
+    for first, word in enumerate(words):
+        last = first
+        while last < len(rows) and rows[last] and last - first < _MOST_WORDS - 1:
+            last += 1
+        for behind in range(last, first - 1, -1):
+            end = words[behind].end()
+            yield _Name(word.start(), end, behind - first + 1, text[word.start() : end].replace("_", " "))
+
+
 @dataclass
 class TraceFeed:
     """Sends what the store has that was not sent. Of the processes that share a store one does, the others wait."""
@@ -149,6 +211,8 @@ class TraceFeed:
     """By name of an endpoint, who is spoken to there."""
     redactor_of: Callable[[OfTask], Redactor] | None = None
     """Of one task, by which what was said in it is redacted; None: nothing of it goes out."""
+    people: KnownPeople | None = None
+    """Whom nothing that was said names, either; None: names are shown."""
     _away: bool = field(default=False, init=False)
 
     async def send(self) -> None:
@@ -168,24 +232,12 @@ class TraceFeed:
         spans = [one for task_id in place.tasks for one in await self._spans(place, task_id)]
         for first in range(0, len(spans), _SPANS_AT_ONCE):
             batch = self.maker.made([await self._spoken(*one) for one in spans[first : first + _SPANS_AT_ONCE]])
-            taken = not batch or await self._taken(batch)
+            taken = not batch or await asyncio.to_thread(self.exporter.export, batch) is SpanExportResult.SUCCESS
             self._tell(taken=taken)
             if not taken or not await self.store.hold_traces(self.holder, _LEASE):
                 return False
         await self.store.traces_sent(place)
         return True
-
-    async def _taken(self, batch: Sequence[ReadableSpan]) -> bool:
-        """Whether the receiver has them now. What is too large for it is halved, and a single span left out."""
-        if await asyncio.to_thread(self.exporter.export, batch) is SpanExportResult.SUCCESS:
-            return True
-        if not (isinstance(self.exporter, OtlpExporter) and self.exporter.heard == _TOO_LARGE):
-            return False
-        if len(batch) == 1:
-            _log.warning("a span is too large for the receiver, and left out")
-            return True
-        half = len(batch) // 2
-        return await self._taken(batch[:half]) and await self._taken(batch[half:])
 
     async def _spans(self, place: TracePlace, task_id: str) -> Sequence[tuple[OfTask, TraceSpan]]:
         """Those that were finished since, and whose they are."""
@@ -218,6 +270,9 @@ class TraceFeed:
         except RedactionFailed:
             return span.model_copy(update={"attributes": {**span.attributes, "waystation.said": "not redacted"}})
         shown = {text: one.text for text, one in zip(texts, redacted, strict=True)}
+        if self.people is not None:
+            hidden = await self.people.hidden(set(shown.values()), task.tenant)
+            shown = {text: hidden[one] for text, one in shown.items()}
         words = {
             name: _json(mapped(body, lambda text: shown.get(text, text), unusual_name)) for name, body in said.items()
         }
@@ -268,27 +323,48 @@ def trace_resource() -> Resource:
 
 
 class OtlpExporter(OTLPSpanExporter):
-    """The SDK's, which follows no redirect and takes one for success: here it is none, and spans wait."""
+    """The SDK's, which follows no redirect and takes one for success: here it is none, and spans wait. A batch that is
+    too large for the receiver is halved, and a single span left out.
+    """
 
-    heard: int | None = None
+    _heard: int | None = None
     """Status of the last answer to the last batch."""
 
     def __init__(self) -> None:
-        session = requests.Session()
+        """Raises BadInput for a provider of credentials that is not installed."""
+        session = _session()
         session.hooks["response"].append(self._hear)
-        own = any(name.endswith(_CREDENTIALS) for name in os.environ)  # whose session the SDK loads
-        super().__init__(session=None if own else session)
+        super().__init__(session=session)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """See base class."""
-        self.heard = None
-        return super().export(spans)
+        result = super().export(spans)
+        heard, self._heard = self._heard, None
+        if heard != _TOO_LARGE:
+            return result
+        if len(spans) == 1:
+            _log.warning("a span is too large for the receiver, and left out")
+            return SpanExportResult.SUCCESS
+        half = len(spans) // 2
+        first = self.export(spans[:half])
+        return self.export(spans[half:]) if first is SpanExportResult.SUCCESS else first
 
     def _hear(self, answer: requests.Response, **_: object) -> requests.Response:
         if _REDIRECT <= answer.status_code < _FAULT:
             answer.status_code = _FAULT
-        self.heard = answer.status_code
+        self._heard = answer.status_code
         return answer
+
+
+def _session() -> requests.Session:
+    """With credentials where OpenTelemetry's variables name who has them: the SDK would hide such a session from us."""
+    named = next(filter(None, map(os.environ.get, _CREDENTIALS)), None)
+    if named is None:
+        return requests.Session()
+    found = [one.load()() for one in entry_points(group="opentelemetry_otlp_credential_provider", name=named)]
+    if not found or not isinstance(found[0], requests.Session):
+        raise BadInput(f"{' or '.join(_CREDENTIALS)} names {named!r}, which no installed package has: install it")
+    return found[0]
 
 
 def span_exporter() -> SpanExporter:

@@ -62,7 +62,7 @@ from waystation.client.sessions import (
 )
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN, By, said_by
-from waystation.domain.details import grant_fields
+from waystation.domain.details import fields_of_grant
 from waystation.domain.documents import Document
 from waystation.domain.errors import Unreachable
 from waystation.domain.events import EventPage
@@ -343,7 +343,7 @@ class Client:
 
         Raises BadInput where the task does not run; Unreachable.
         """
-        answer = {"request_id": request_id, **grant_fields(amount or Amount()), **said_by(by), "note": note}
+        answer = {"request_id": request_id, **fields_of_grant(amount), **said_by(by), "note": note}
         return await self._send(task_id, APPROVE_BUDGET, given(answer))
 
     async def deny(
@@ -357,7 +357,7 @@ class Client:
         self, task_id: str, request_ids: Sequence[str], amount: Amount | None = None, *, by: By = "", note: str = ""
     ) -> dict[str, Answer]:
         """Grant several requests in one moment; by request id what became of it. Raises as `approve` does."""
-        said = {**grant_fields(amount or Amount()), **said_by(by), "note": note}
+        said = {**fields_of_grant(amount), **said_by(by), "note": note}
         return await (await self._postbox(task_id)).together(APPROVE_BUDGET, request_ids, said)
 
     async def deny_together(

@@ -17,6 +17,7 @@ from waystation.domain.amount import Amount, Limit, amount_text, dollars, limit_
 from waystation.domain.approvals import plan_waits
 from waystation.domain.decisions import IN_ADVANCE, ActionQuestion
 from waystation.domain.delegation import depth_of, parent_of
+from waystation.domain.errors import BadInput
 from waystation.domain.foreign import LONGEST_NOTE, one_line, plain_words, said_name
 from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.task import Approval, StepProgress, TaskPhase, TaskProgress
@@ -270,6 +271,15 @@ def grant_fields(amount: Amount) -> dict[str, JsonValue]:
     """The fields of the signal `approve_budget` that grant so much."""
     fields: dict[str, JsonValue] = {"tokens": amount.tokens} if amount.tokens else {}
     return fields | ({"usd": amount.usd} if amount.micro_usd else {})
+
+
+def fields_of_grant(amount: Amount | None) -> dict[str, JsonValue]:
+    """The same of what was given, and none without it: then what was asked for is granted. Raises BadInput for an
+    amount of nothing, which to a task would be none.
+    """
+    if amount is not None and amount.nothing:
+        raise BadInput("an amount of nothing grants nothing: leave it out to grant what was asked for, or deny")
+    return grant_fields(amount or Amount())
 
 
 def limit_fields(limit: Limit) -> dict[str, JsonValue]:

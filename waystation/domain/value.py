@@ -96,6 +96,8 @@ _WORDS = (
     ("a valid boolean, unable to interpret input", "true or false"),
     ("a valid boolean", "true or false"),
     ("String should", "it should"),
+    ("Tuple should", "it should"),
+    (" after validation", ""),
     ("Decimal input should", "it should"),
     ("a valid integer", "a whole number"),
     ("a valid string", "text"),

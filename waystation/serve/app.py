@@ -46,7 +46,7 @@ from waystation.domain.errors import (
 from waystation.domain.foreign import plain
 from waystation.domain.memory import Excerpt, MemoryQuery
 from waystation.serve.access import ASSISTANTS, MOST_BODY_BYTES, Guard, SignIn, problem_response
-from waystation.serve.bodies import fault_words
+from waystation.serve.bodies import fault_words, faults_line
 from waystation.serve.listeners import Feed
 from waystation.serve.principals import Identities
 from workers.memory import MemoryReader
@@ -214,7 +214,7 @@ def _faults(error: RequestValidationError | ValidationError) -> tuple[int, str, 
     faults = [(tuple(map(str, fault["loc"])), str(fault["msg"])) for fault in error.errors()]
     if any(place[:1] == ("path",) for place, _ in faults):
         return 404, "Not found", "there is nothing at this address"
-    return 422, "Cannot be used", "; ".join(f"{'.'.join(place)}: {fault_words(words)}" for place, words in faults)
+    return 422, "Cannot be used", faults_line([(place, fault_words(words)) for place, words in faults])
 
 
 def _line(error: Exception) -> str:

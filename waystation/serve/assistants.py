@@ -7,12 +7,13 @@ import asyncio
 import fcntl
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from pydantic import BaseModel, Field, model_validator
 
 from waystation.adapters.documents.sources import Loaded, apart, load_documents, load_skills
+from waystation.adapters.temporal.connect import find_target
 from waystation.client import Client
 from waystation.client.context import FoundJson
 from waystation.client.lookups import document_as_shown, version_of
@@ -30,6 +31,7 @@ from waystation.domain.task import SourceDocument, TaskPhase, TaskProgress, Task
 from waystation.domain.value import Input, Value
 from waystation.files import opened_private, private_folder
 from waystation.markdown import exported_report, section_of, sections_of
+from waystation.serve.bodies import AtOnce
 from waystation.serve.principals import AssistantRights
 from waystation.settings import Settings
 from waystation.task_view import PendingApproval, TaskFilter, TaskView, pending
@@ -37,8 +39,7 @@ from workers.memory import MemoryReader
 
 MOST_HANDED_IN = 10_000
 """Of one assistant: with more, its budget cannot be counted."""
-MOST_GIVEN, MOST_SKILLS = 1_000, 50
-"""Documents at once, as over HTTP; skills."""
+MOST_SKILLS = 50
 SCHEME = "waystation"
 """Of the addresses of what tasks have: `waystation://tasks/TASK/report`, `waystation://tasks/TASK/documents/NAME`."""
 
@@ -71,7 +72,7 @@ class Handing(Input):
     """What is handed over."""
 
     question: str
-    documents: tuple[GivenDocument, ...] = Field(min_length=1, max_length=MOST_GIVEN)
+    documents: Annotated[tuple[GivenDocument, ...], AtOnce] = Field(min_length=1)
     budget: Limit | None = None
     instructions: str = ""
     servers: ServerNames | None = None
@@ -217,7 +218,8 @@ class Assistant:
         )
 
     def _page_of(self, task_id: str, ui_url: str | None) -> str | None:
-        return f"{self._page}{task_id}" if self._page else ui_url
+        page = self._page or find_target(self._settings.run_file).tasks_page
+        return f"{page}{task_id}" if page else ui_url
 
     async def document(self, task: str, name: str) -> str:
         """A document, as agents were shown it: assistants are told no more. Raises as `task`, `document_as_shown`."""
@@ -259,7 +261,8 @@ class Assistant:
         if beyond := [name for name in wanted if name not in there]:
             names = ", ".join(there) or "none"
             raise BadInput(
-                f"{self.rights.name} may not name the skill {beyond[0]!r}: it may name {names} (WAYSTATION_MCP_SKILLS)"
+                f"{self.rights.name} may not name the skill {one_line(beyond[0])!r}: it may name {names} "
+                "(WAYSTATION_MCP_SKILLS)"
             )
         return tuple(there[name] for name in dict.fromkeys(wanted))
 
@@ -405,7 +408,7 @@ def _address(written: str) -> SplitResult:
 
 def _no_resource(written: str) -> BadInput:
     return BadInput(
-        f"{written!r} is no resource that can be read here: give file:///… below a named folder, "
+        f"{one_line(written)!r} is no resource that can be read here: give file:///… below a named folder, "
         f"{SCHEME}://tasks/TASK/report, or {SCHEME}://tasks/TASK/documents with or without /NAME"
     )
 

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, cast
 
 from fastapi import Depends, Header, Path, Request
-from pydantic import Field, JsonValue, ValidationError
+from pydantic import BeforeValidator, Field, JsonValue, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
@@ -21,7 +21,7 @@ from waystation.domain.amount import Amount, Limit, read_limit
 from waystation.domain.approvals import Verified
 from waystation.domain.budget import Mode
 from waystation.domain.errors import BadInput, WaystationError
-from waystation.domain.foreign import ServerNames, plain
+from waystation.domain.foreign import ServerNames, one_line, plain
 from waystation.domain.memory import Excerpt, MemoryQuery
 from waystation.domain.procedures import Procedures
 from waystation.domain.signals import Action, Answer, EditInput
@@ -32,7 +32,7 @@ from waystation.serve.listeners import Feed
 from waystation.serve.principals import Principal
 from waystation.task_view import Submitted, TaskView
 
-MOST_DOCUMENTS = 1_000
+MOST_DOCUMENTS, MOST_FAULTS = 1_000, 20
 MOST_AT_ONCE, COUNTS = 5_000, frozenset({"most", "count", "limit"})
 """Tasks, sessions or events in one answer to a client."""
 LONGEST_NAME, NAMES = 200, frozenset({"task_id", "prefix", "session", "agent", "request_id"})
@@ -68,6 +68,19 @@ TaskPath = Annotated[str, Path(pattern="^(task-)?[0-9a-f]{4,16}$", description="
 RequestKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 
 
+def _at_once(given: Any) -> Any:
+    if isinstance(given, list | tuple) and (count := len(cast("Sequence[object]", given))) > MOST_DOCUMENTS:
+        raise ValueError(
+            f"{count:,} are more than the {MOST_DOCUMENTS:,} that are handed in at once: give fewer; `waystation "
+            "submit --docs FOLDER` at the store takes a folder of any number, and an assistant gives its path"
+        )
+    return cast("object", given)
+
+
+AtOnce = BeforeValidator(_at_once)
+"""Of documents: not too many."""
+
+
 class NewTask(Input):
     """A task to hand in. Amounts are written as in commands: `600k`, `$2.00`, `600k+$2.00`."""
 
@@ -83,7 +96,7 @@ class NewTask(Input):
     """Tool servers of the workers, by name; without any, those of the session's newest task."""
     procedures: Procedures = ()
     """What agents are to follow: a name and a text; of a skill those of its folder and `SKILL.md`, and its files."""
-    documents: tuple[SourceDocument, ...] = Field(default=(), max_length=MOST_DOCUMENTS)
+    documents: Annotated[tuple[SourceDocument, ...], AtOnce] = Field(default=(), max_length=MOST_DOCUMENTS)
     """Names and texts; without any, those of the session's newest task."""
 
 
@@ -146,6 +159,13 @@ class SessionLimit(Input):
 def fault_words(message: str) -> str:
     """What pydantic says is wrong, in our words where they are ours."""
     return plain(message.removeprefix("Value error, "))
+
+
+def faults_line(faults: Sequence[tuple[Sequence[int | str], str]]) -> str:
+    """What is wrong, by place; names of fields are whatever was sent, and faults as many as somebody made."""
+    told = [f"{'.'.join(one_line(str(part)) for part in place)}: {words}" for place, words in faults[:MOST_FAULTS]]
+    more = len(faults) - len(told)
+    return "; ".join((*told, f"and {more:,} more") if more else told)
 
 
 def written_limit(text: str | None) -> Limit | None:

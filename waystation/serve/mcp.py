@@ -11,7 +11,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Annotated, Any, Literal
 
-from anyio import create_memory_object_stream, create_task_group
+from anyio import CancelScope, create_memory_object_stream, create_task_group
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError, UnexpectedToolError
@@ -22,6 +23,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp.types import (
     INVALID_PARAMS,
+    INVALID_REQUEST,
     CallToolResult,
     GetPromptResult,
     InputRequiredResult,
@@ -50,6 +52,7 @@ from waystation.serve.assistants import (
     ReportPart,
     budget_of,
 )
+from waystation.serve.listeners import ALIVE_SECONDS, StillMay
 from waystation.serve.mcp_tasks import (
     SUBMITS,
     FollowedTasks,
@@ -61,6 +64,7 @@ from waystation.serve.mcp_tasks import (
     shows_forms,
     status_text,
     text_with,
+    told_in_short,
 )
 from waystation.serve.task_page import asking_text
 from waystation.task_view import PendingApproval, TaskView, Waiting, pending
@@ -68,6 +72,10 @@ from waystation.task_view import PendingApproval, TaskView, Waiting, pending
 LONGEST_WAIT, USUAL_WAIT = 600, 50
 """Seconds: many clients give a call up after a minute."""
 LOOK_AGAIN_SECONDS = 1.0
+REVOKED = (
+    "the key was revoked meanwhile: what was submitted goes on. `waystation keys make NAME --role assistant` "
+    "makes another"
+)
 RECALLED = 2_000
 """Tokens."""
 PROMPTS = Path(__file__).parent / "prompts"
@@ -306,6 +314,26 @@ def research_question(topic: str, purpose: str = "") -> str:
     return (PROMPTS / "question.md").read_text(encoding="utf-8").format(topic=topic, purpose=what_for)
 
 
+async def while_let_in(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    """Over HTTP, whoever asks for what takes long is looked at again meanwhile. Raises MCPError where it ends so."""
+    state = getattr(ctx.request, "state", None)
+    with CancelScope() as scope:
+        watching = asyncio.create_task(_watch(getattr(state, "still", None), scope))
+        try:
+            return await call_next(ctx)
+        finally:
+            watching.cancel()
+    raise MCPError(INVALID_REQUEST, REVOKED)
+
+
+async def _watch(still: StillMay | None, scope: CancelScope) -> None:
+    while still is not None:
+        await asyncio.sleep(ALIVE_SECONDS)
+        if not await still():
+            scope.cancel()
+            return
+
+
 class AssistantServer(MCPServer[Any]):
     """The SDK's server for one assistant: our errors as sentences, and its reports as the resources that there are."""
 
@@ -318,7 +346,7 @@ class AssistantServer(MCPServer[Any]):
             version=__version__,
             log_level="WARNING",
             extensions=[FollowedTasks(assistant)],
-            middleware=[only_declared],
+            middleware=[told_in_short, while_let_in, only_declared],
         )
         self.assistant = assistant
         for name, (tool, annotations) in TOOLS.items():
@@ -373,8 +401,10 @@ class AssistantServer(MCPServer[Any]):
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
         """See base class. The SDK would pass over an argument that is spelled wrong: a budget, or a reason."""
-        taken = next((tool.input_schema["properties"] for tool in await self.list_tools() if tool.name == name), None)
-        if taken is not None and (unknown := sorted(arguments.keys() - taken.keys())):
+        if name not in TOOLS:
+            raise ToolError(f"there is no tool {one_line(name)!r}: there is {', '.join(TOOLS)}")
+        taken = next(tool.input_schema["properties"] for tool in await self.list_tools() if tool.name == name)
+        if unknown := sorted(arguments.keys() - taken.keys()):
             raise ToolError(f"{name} has no argument {one_line(unknown[0])!r}: it takes {', '.join(taken) or 'none'}")
         try:
             said = await super().call_tool(name, arguments, context)

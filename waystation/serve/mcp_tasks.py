@@ -38,6 +38,7 @@ from waystation.domain.foreign import one_line, plain, plain_json
 from waystation.domain.task import TaskPhase
 from waystation.domain.value import every_name, malformed, mapped
 from waystation.serve.assistants import AcceptedTask, Assistant, PersonsAnswer
+from waystation.serve.bodies import faults_line
 from waystation.serve.principals import Answers
 from waystation.serve.task_page import asking_text
 from waystation.task_view import PendingApproval, TaskView, pending
@@ -45,7 +46,7 @@ from waystation.task_view import PendingApproval, TaskView, pending
 EXTENSION = "io.modelcontextprotocol/tasks"
 SUBMITS = "submit_research"
 """The tool whose calls become tasks; others answer at once, or wait for as long as they are told."""
-LOOK_AGAIN_MS = 5_000
+LOOK_AGAIN_MS, MOST_TOLD = 5_000, 1_000
 _VERSIONS = frozenset(MODERN_PROTOCOL_VERSIONS)
 """Of the protocol: those in which each request says what its client can."""
 _Request = ServerRequestContext[Any, Any]
@@ -90,7 +91,7 @@ def made_plain(said: CallToolResult) -> CallToolResult:
 
 def faults_text(faults: ValidationError) -> str:
     """What is wrong with what was given, where; values are not repeated."""
-    return "; ".join(f"{'.'.join(map(str, fault.place))}: {plain(fault.words)}" for fault in malformed(faults))
+    return faults_line([(fault.place, plain(fault.words)) for fault in malformed(faults)])
 
 
 # ---------------------------------------------------------------------------------------------------------- who answers
@@ -256,6 +257,17 @@ async def only_declared(ctx: _Request, call_next: CallNext) -> HandlerResult:
     if ctx.method == "subscriptions/listen" and isinstance(wanted, Mapping) and "taskIds" in wanted:
         require_client_extension(ctx, EXTENSION)
     return await call_next(ctx)
+
+
+async def told_in_short(ctx: _Request, call_next: CallNext) -> HandlerResult:
+    """The SDK repeats methods and addresses that it does not know, however long they are."""
+    try:
+        return await call_next(ctx)
+    except MCPError as error:
+        if len(error.message) <= MOST_TOLD and len(str(error.data)) <= MOST_TOLD:
+            raise
+        shown = error.data if error.data is None else mapped(error.data, one_line)
+        raise MCPError(error.code, one_line(error.message, MOST_TOLD), shown) from None
 
 
 def _declares(ctx: _Request) -> bool:

@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from waystation.adapters.documents.sources import hidden_below
 from waystation.client.remote import PERMITS, Permit
 from waystation.domain.amount import Limit
 from waystation.domain.approvals import Verified
 from waystation.domain.errors import BadInput
-from waystation.domain.foreign import USUAL
+from waystation.domain.foreign import USUAL, one_line
 from waystation.domain.value import Value
 from waystation.files import opened_private, private_folder, write_private
 from waystation.settings import Settings
@@ -344,7 +345,9 @@ class AssistantRights(Value):
             if found is not None and not found.is_relative_to(self.home):
                 return found
         listed = ", ".join(map(str, self.roots))
-        raise BadInput(f"{written!r} is nothing that may be read below {listed}: give a path there, or the text itself")
+        raise BadInput(
+            f"{one_line(written)!r} is nothing that may be read below {listed}: give a path there, or the text itself"
+        )
 
 
 def _below(root: Path, written: str) -> Path | None:
@@ -352,6 +355,9 @@ def _below(root: Path, written: str) -> Path | None:
     if "\0" in written:
         return None
     found = Path(os.path.realpath(root / written))
-    if not found.is_relative_to(root) or not found.exists():
+    try:
+        if not found.is_relative_to(root) or not found.exists():
+            return None
+    except OSError:  # too long a name
         return None
-    return None if any(part.startswith(".") for part in found.relative_to(root).parts) else found
+    return None if hidden_below(root, found) else found

@@ -203,8 +203,6 @@ def _reasons(left_out: Sequence[LeftOut]) -> str:
 
 
 def _files(folder: Path, left_out: list[LeftOut], closed: Path | None) -> Iterator[Path]:
-    root = os.path.realpath(folder)
-
     def leave_out(path: str, reason: str) -> None:
         left_out.append(LeftOut(name=citable(os.path.relpath(path, folder)), reason=reason))
 
@@ -219,11 +217,27 @@ def _files(folder: Path, left_out: list[LeftOut], closed: Path | None) -> Iterat
         links = [name for name in folders if Path(here, name).is_symlink()]
         for name in sorted([*filterfalse(unwanted.get, files), *links]):
             path = Path(here, name)
-            # What lies outside was not given: a link must not carry somebody's keys into a task.
-            if not Path(os.path.realpath(path)).is_relative_to(root):
-                leave_out(str(path), _LEADS_OUT)
+            if reason := _misled(path, folder):
+                leave_out(str(path), reason)
             elif name not in links:
                 yield path
+
+
+def hidden_below(root: Path, target: Path) -> bool:
+    """Whether it is hidden, or in a folder that is, between the two; both without links. Folders that begin with two
+    dots are those of Kubernetes, which mounts volumes as links into them.
+    """
+    return any(part.startswith(".") and not part.startswith("..") for part in target.relative_to(root).parts)
+
+
+def _misled(path: Path, folder: Path) -> str:
+    """Why it is not taken from this folder; empty: it is. What lies outside of it or is hidden was not given: a link
+    must not carry somebody's keys into a task.
+    """
+    target, root = (Path(os.path.realpath(one)) for one in (path, folder))
+    if not target.is_relative_to(root):
+        return _LEADS_OUT
+    return _LEADS_TO_HIDDEN if hidden_below(root, target) else ""
 
 
 def _closed(path: Path, closed: Path | None) -> str:
@@ -281,10 +295,11 @@ def _markdown(headers: PackageMetadata) -> str:
 _BYTES_A_CHARACTER = 8
 """Of a file: more than any procedure has in UTF-8 with its front matter."""
 _LEADS_OUT = "a link that leads out of the folder; give its target by itself"
+_LEADS_TO_HIDDEN = "a link to what is hidden; give its target by itself"
 
 
 def load_procedures(paths: Sequence[Path]) -> tuple[GivenProcedure, ...]:
-    """The files, and all Markdown files in the folders; hidden ones and links that lead out of a folder are left out.
+    """The files, and all Markdown files in the folders; hidden ones are left out, and links to such or out of a folder.
 
     Raises BadInput naming the file and the cause: what cannot be followed as it is must not be missed silently.
     """
@@ -301,11 +316,11 @@ def _procedure_files(given: Path) -> Iterator[tuple[Path, Named]]:
     if not given.is_dir():
         yield given, Named(short=given.name, long=str(given))
         return
-    root, count = os.path.realpath(given), 0
+    count = 0
     for here, folders, files in os.walk(given):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for path in (Path(here, name) for name in sorted(files) if not name.startswith(".")):
-            if path.suffix.lower() == SUFFIX and Path(os.path.realpath(path)).is_relative_to(root):
+            if path.suffix.lower() == SUFFIX and not _misled(path, given):
                 count += 1
                 yield path, Named(short=path.relative_to(given).as_posix(), long=path.as_posix())
     if not count:
@@ -347,17 +362,17 @@ def _skill_folders(given: Path, left_out: list[LeftOut]) -> Iterator[Path]:
             f"--skills {given}: neither it nor a folder in it has a {SKILL_FILE}. Give the folder of a skill."
         )
     for one in below:
-        if Path(os.path.realpath(one)).is_relative_to(os.path.realpath(folder)):
-            yield one
+        if reason := _misled(one, folder):
+            left_out.append(LeftOut(name=citable(one.name), reason=reason))
         else:
-            left_out.append(LeftOut(name=citable(one.name), reason=_LEADS_OUT))
+            yield one
 
 
 def _skill(folder: Path, name: str, left_out: list[LeftOut]) -> GivenProcedure:
     own, without, files = folder / SKILL_FILE, list[LeftOut](), list[SkillFile]()
     paths = list(_files(folder, without, None))
     if own not in paths:
-        raise BadInput(f"--skills {own} is {_LEADS_OUT}")
+        raise BadInput(f"--skills {own} is {_misled(own, folder)}")
     if len(paths) > MOST_SKILL_FILES:
         raise BadInput(f"--skills {folder} has {len(paths):,} files; a skill has {MOST_SKILL_FILES} at most.")
     for path in paths:

@@ -22,6 +22,7 @@ from pathlib import Path
 from socket import gethostname
 from string import digits
 from typing import NamedTuple
+from urllib.parse import urljoin
 
 import psutil
 from pydantic import ValidationError
@@ -137,6 +138,12 @@ class Target(NamedTuple):
     def has_ended(self) -> bool:
         """Whether it was the server of a `waystation dev` that has ended: another one may listen there by now."""
         return self.run is not None and not self.run.alive
+
+    @property
+    def tasks_page(self) -> str | None:
+        """What stands before a task's id in the address of its page, where pages are served beside the server."""
+        # Without the token: who follows it has opened the pages, or is told how.
+        return urljoin(self.run.pages, "/tasks/") if self.run is not None and self.run.pages else None
 
     @property
     def address(self) -> str:
