@@ -196,7 +196,7 @@ class Finds(NamedTuple):
 
     finds: list[Found]
     not_sought: frozenset[str]
-    """Languages of chunks in which names were not looked for, since there is no model."""
+    """Languages of chunks in which names were looked for by lists alone, since there is no model."""
 
     def and_also(self, more: "Finds") -> "Finds":
         """Both together."""
