@@ -195,7 +195,7 @@ class Redacted(Value):
     text: str
     spans: tuple[Span, ...] = ()
     languages_without_names: tuple[str, ...] = ()
-    """Languages (ISO 639-1) of stretches in which names were not looked for, since there is no model for them."""
+    """Languages (ISO 639-1) of stretches in which names were sought by lists alone, since there is no model."""
 
     put_aside: bool = False
     """Whether this is a placeholder for a text that took too long, twice."""
@@ -253,8 +253,8 @@ def redaction_notes(*texts: Redacted, of: str = "") -> tuple[str, ...]:
     notes: list[str] = []
     if languages := sorted({language for text in texts for language in text.languages_without_names}):
         notes.append(
-            f"Names were not looked for in text whose language is {', '.join(languages)}: the setting `languages` has "
-            "no model for it. Secrets and identifiers were looked for there too."
+            f"Only names that lists have in full were looked for in text whose language is {', '.join(languages)}: the "
+            "setting `languages` has no model for it. Secrets and identifiers were looked for there too."
         )
     named = f" ({cut(of, NAMED_CHARACTERS, '…')})" if of else ""
     notes += [

@@ -5,6 +5,10 @@ sentences without an end, classes and products have capitals, too, there must be
 name, a word that says who follows, an address, or a name beside it. What was found with more evidence is evidence for
 the same name elsewhere in the stretch.
 
+What it does not see is found by lists and by what stands around: names in full, the values of a person's fields, a part
+of a name that stands there in full. A name is half of a term before a noun of science, and no name where a sentence
+begins with it as a word.
+
 Words that the language model takes for names, names that are also words, and places: one list a file.
 """
 
@@ -41,6 +45,9 @@ FAMILY_NAMES = _words("family_names.txt") | _IN_LATIN_LETTERS
 """Of people in some seventy countries, in lower case and without accents. From Faker (faker.readthedocs.io, MIT), which
 has those of East Asia in their own scripts: common ones in Latin letters are ours, for either.
 """
+
+TERMS, LAWS = _words("terms_with_names.txt"), _words("laws_of_people.txt")
+"""Nouns of science behind a name that say nothing of the person; and those that a discoverer may even own in name."""
 
 ORDINARY_WORDS = _words("ordinary_words.txt")
 """35,000 of the most frequent words of English that dictionaries write small, without those that are mostly names. From
@@ -95,10 +102,11 @@ _CREDIT = proven(
     r"|(?:\(c\)|©|copyright)[\s\d,–-]{1,20}(?:by\s)?)\Z",
     re.IGNORECASE,
 )
-_SAID = proven(
+_SAYS = (
     r"(?:,?\s(?:said|says|wrote|writes|told|asked|suggested|noticed|reported|pointed|proposed|contributed|thinks|agreed)\b"
     r"|['’]?\s?[<(][\w.+-]{1,64}(?:@|\sat\s)|['’]?\s?<EMAIL_)"
 )
+_SAID = proven(_SAYS)
 
 
 class _Words(NamedTuple):
@@ -113,8 +121,8 @@ class _Words(NamedTuple):
         """The words of this name, without acronyms beside them that are no names."""
         words = [word.rstrip(".") for word in _PART.findall(name)]
         long = [word for word in words if len(word) > 1]
-        parts = [_plain(word) for word in long if not word.isupper() or _is_known(_plain(word))]
-        return cls(parts or [_plain(word) for word in long], len(words) - len(long))
+        parts = [unaccented(word) for word in long if not word.isupper() or _is_known(unaccented(word))]
+        return cls(parts or [unaccented(word) for word in long], len(words) - len(long))
 
     @property
     def all_ordinary(self) -> bool:
@@ -156,27 +164,234 @@ def people(text: str, names: Iterable[Found]) -> Iterator[Found]:
             yield name
 
 
+_SCORE, _STATED = 0.5, 0.95
+"""Under and above the language model's 0.85: found by lists, and said by what stands before it."""
+_PARTICLES = "van|von|der|den|de|del|della|di|da|do|dos|du|la|le|el|al|bin|ibn|ben|y|e|zu|ter|ten"
+_CAPITALISED = (
+    r"(?:[^\W\d_a-z]\.|[^\W\d_a-z][^\W\d_]{0,40}+"
+    r"(?:['’][^\W\d_]{1,40}+|-[^\W\d_a-z][^\W\d_]{0,40}+){0,3}+(?![\w(@/\\`-]))"
+)
+_FURTHER = rf" (?:(?:{_PARTICLES}) ){{0,2}}(?:[ae]l-)?{_CAPITALISED}"
+_APART = r"(?<![\w`/\\.@#$~-])"
+_SEVERAL_WORDS = proven(rf"{_APART}{_CAPITALISED}(?:{_FURTHER}){{1,5}}")
+_ONE_WORD = proven(rf"{_APART}(?<![\w]['’]){_CAPITALISED}")
+_WORD_OF_SEVERAL = proven(_CAPITALISED)
+_OWNED, _NEW = proven(r"['’]s\Z"), proven(r"\b[Nn]ew \Z")
+_MOST_FOLLOWING, _LONGEST_CITY = 3, 4
+_NO_GIVEN_NAMES, _CALLED_AFTER_PEOPLE = _words("no_given_names.txt"), _words("called_after_people.txt")
+"""Lists have the former, and other things begin with them; the latter say of names before them that it is no person."""
+
+
+class _Word(NamedTuple):
+    """A capitalised word among others."""
+
+    start: int
+    end: int
+    part: str
+    """In lower case and without accents; the first of those that hyphens join; empty for an acronym."""
+    owns: bool
+    """Whether an `'s` followed."""
+
+    @classmethod
+    def of(cls, text: str, start: int, end: int) -> "_Word":
+        """The word there, without the `'s`."""
+        owned = _OWNED.search(text, start, end)
+        end = owned.start() if owned else end
+        first = _PART.match(text, start, end)
+        word = first[0].rstrip(".") if first else ""
+        is_acronym = len(word) > 1 and text[start:end].isupper()
+        return cls(start, end, "" if is_acronym or text[start].islower() else unaccented(word), owned is not None)
+
+    @property
+    def is_initial(self) -> bool:
+        return len(self.part) == 1
+
+    @property
+    def is_listed(self) -> bool:
+        return _is_known(self.part) and self.is_only_a_name
+
+    @property
+    def is_only_a_name(self) -> bool:
+        """Whether nothing else is called so, as far as we know."""
+        return not (_is_ordinary(self.part) or self.part.title() in CITIES or self.part in NAMES_THAT_ARE_WORDS)
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether it is a given name, or may be one that no list has."""
+        if len(self.part) < _SHORTEST - 1 or self.part in _NO_GIVEN_NAMES:
+            return False
+        if self.part in GIVEN_NAMES:
+            return not _is_ordinary(self.part) or self.part in NAMES_THAT_ARE_WORDS
+        return len(self.part) >= _SHORTEST and self.may_follow and not _is_ordinary(self.part)
+
+    @property
+    def may_follow(self) -> bool:
+        """Whether it may be the rest of a name."""
+        if not self.part or self.part in TECHNOLOGY:
+            return False
+        return self.is_initial or _is_known(self.part) or self.is_only_a_name
+
+
+def without_names(text: str) -> str:
+    """The text without what may be names in full: it may name people of any language."""
+    return _SEVERAL_WORDS.sub(lambda several: "" if several[0][0].isupper() else several[0], text)
+
+
+def listed_people(text: str, start: int, end: int, *, by_all_words: bool = False) -> Iterator[Found]:
+    """Names in full, of which a list has the given or the family name, in this stretch of the text.
+
+    `by_all_words`: the whole name, where a capital may just as well begin any other word.
+    """
+    for several in _SEVERAL_WORDS.finditer(text, start, end):
+        words = [_Word.of(text, *word.span()) for word in _WORD_OF_SEVERAL.finditer(text, *several.span())]
+        past = 0
+        for first, word in enumerate(words):
+            if first < past or _NEW.search(text, max(0, word.start - len(" new ")), word.start):
+                continue
+            past = first + _words_of_city(text, words[first:])
+            if past == first and word.may_begin and (last := _last_of_name(words, first)) > first:
+                if by_all_words and not all(one.is_initial or one.is_listed for one in words[first : last + 1]):
+                    continue
+                yield Found("PERSON", word.start, words[last].end, _SCORE)
+                past = last + 1
+
+
+def _words_of_city(text: str, words: Sequence[_Word]) -> int:
+    """How many words the name of a city takes that begins with the first, if it is more than one."""
+    for count in range(min(len(words), _LONGEST_CITY), 1, -1):
+        if text[words[0].start : words[count - 1].end] in CITIES:
+            return count
+    return 0
+
+
+def _last_of_name(words: Sequence[_Word], first: int) -> int:
+    """The place of the last word of the name that begins there; of the first itself, where no name does."""
+    last = first
+    for place in range(first + 1, min(first + 1 + _MOST_FOLLOWING, len(words))):
+        if words[place - 1].owns or not words[place].may_follow:
+            break
+        last = place
+    behind = words[last + 1 : last + 2]
+    while last > first and words[last].is_initial:
+        last -= 1
+    name = words[first : last + 1]
+    return last if _is_listed(name) and not _is_called_after(name, behind) else first
+
+
+def _is_listed(name: Sequence[_Word]) -> bool:
+    first, *rest = name
+    if first.part in GIVEN_NAMES and first.is_only_a_name:
+        return True
+    return any(word.part in FAMILY_NAMES and word.is_only_a_name for word in rest)
+
+
+def _is_called_after(name: Sequence[_Word], behind: Sequence[_Word]) -> bool:
+    """`Ada Lovelace Institute`, `Petra Lindqvist Street`. People are called Hall and Park, too, behind given names."""
+    *givens, last = name
+    is_family = last.part in FAMILY_NAMES and all(word.part in GIVEN_NAMES or word.is_initial for word in givens)
+    doubtful = (*(givens if is_family else name), *behind)
+    return any(word.part in _CALLED_AFTER_PEOPLE for word in doubtful)
+
+
+_STATED_NAME = rf"(?P<name>{_CAPITALISED}(?:{_FURTHER}){{0,4}})"
+_OF_A_PERSON = (
+    r"(?:(?:full|display|contact|customer|person|user|legal|given|family|first|last)[_ -]?names?"
+    r"|(?:author|owner|user|customer|client|patient|employee|colleague|assignee|reporter|reviewer|maintainer|tenant"
+    r"|member|attendee|participant|student|teacher|person|recipient|sender|contact|applicant)s?"
+    r"|(?:created|assigned|reported|reviewed|approved|signed|written|owned|updated)[_ -]?(?:by|to)"
+    r"|(?:user|person|people|customer|client|patient|employee|author|member|contact)\(name)"
+)
+_FIELD, _NAME_FIELD = (
+    proven(
+        rf"(?<![^\W_])(?i:{key})[\"']?[ \t]{{0,4}}+(?:[:=]|=>)[ \t]{{0,4}}+(?P<quote>[\"']?){_STATED_NAME}(?P=quote)"
+        r"(?:(?<=[\"'])|(?=[ \t]{0,20}+(?:[\n\"',;)}\]<(|&]|\Z)))"
+    )
+    for key in (_OF_A_PERSON, "name")
+)
+_LEFT_TO = proven(rf"\b(?i:todo|fixme|xxx|hack)\({_STATED_NAME}\)")
+_INTRODUCED = proven(rf"\b[Mm]y (?:full )?name(?: is|['’]s) {_STATED_NAME}")
+
+
+def stated_people(text: str, start: int, end: int) -> Iterator[Found]:
+    """What stands as the value of a person's field, apart from the code around it, and how somebody is introduced."""
+    for pattern in (_FIELD, _NAME_FIELD, _LEFT_TO, _INTRODUCED):
+        for match in pattern.finditer(text, start, end):
+            words = _Words.of(match["name"])
+            introduced = pattern is _INTRODUCED and not words.any_ordinary
+            if introduced or _may_be_called(words, of_a_person=pattern is not _NAME_FIELD):
+                yield Found("PERSON", *match.span("name"), _STATED)
+
+
+def _may_be_called(words: _Words, *, of_a_person: bool) -> bool:
+    """Things have fields for their names, too."""
+    if not words.parts or TECHNOLOGY.intersection(words.parts):
+        return False
+    if len(words.parts) + words.initials == 1:
+        return words.surely
+    if words.all_ordinary:
+        return words.given_and_family
+    return words.any_known or (of_a_person and not words.any_ordinary)
+
+
+_SAYING = proven(rf"{_APART}(?P<name>{_CAPITALISED})(?={_SAYS})")
+
+
+def saying_people(text: str, start: int, end: int) -> Iterator[Found]:
+    """Single names before what people do, or before an address, in this stretch of the text."""
+    for match in _SAYING.finditer(text, start, end):
+        word = _Word.of(text, *match.span("name"))
+        if word.is_listed:
+            yield Found("PERSON", word.start, word.end, _SCORE)
+
+
+def named_again(text: str, people: Iterable[Found], start: int, end: int) -> Iterator[Found]:
+    """Single words of the full names of these people, wherever else they stand in this stretch of the text."""
+    known = {text[word.start : word.end] for person in people for word in _words_kept(text, person)}
+    for match in _ONE_WORD.finditer(text, start, end) if known else ():
+        word = _Word.of(text, *match.span())
+        if text[word.start : word.end] in known:
+            yield Found("PERSON", word.start, word.end, _SCORE)
+
+
+def _words_kept(text: str, person: Found) -> Iterator[_Word]:
+    words = [_Word.of(text, *word.span()) for word in _WORD_OF_SEVERAL.finditer(text, person.start, person.end)]
+    for word in words if len(words) > 1 else ():
+        is_name = word.is_listed or (word is words[-1] and word.may_follow and word.is_only_a_name)
+        if is_name and len(word.part) >= _SHORTEST:
+            yield word
+
+
+_DETERMINER = r"(?:the|an?|this|that|these|those|each|every|all|any|both|my|your|our|their|its)"
+_USED_AS_A_WORD = proven(rf" (?:(?:(?:up|out|off|down|for) )?{_DETERMINER}|[a-z]{{2,20}}ing)\b")
+
+
+def _begins_sentence(text: str, name: Found) -> bool:
+    return _BEGINS_SENTENCE.search(text, max(0, name.start - _BEFORE), name.start) is not None
+
+
 def _without_verb(text: str, name: Found) -> Found:
     """`Suppose Alice`, `Ask Kubiak`: the language model takes what begins a sentence for a part of the name."""
     first = _PART.match(text, name.start, name.end)
     rest = _NEXT.match(text, first.end(), name.end) if first else None
     if not first or not rest or _TITLE.search(text, name.start, rest.end()):
         return name
-    word = _plain(first[0])
+    word = unaccented(first[0])
     if _is_known(word) or not _is_ordinary(word) or len(word) == 1 or name.end - rest.end() < _SHORTEST:
         return name
-    begins = _BEGINS_SENTENCE.search(text, max(0, name.start - _BEFORE), name.start) or _is_in_code(text, name)
+    begins = _begins_sentence(text, name) or _is_in_code(text, name)
     return name._replace(start=rest.end()) if begins else name
 
 
 def _is_person(text: str, name: Found, words: _Words) -> bool:
     if not words.parts or not all(part.isascii() or _is_latin(part) for part in words.parts):
         return True
-    if words.surely and not words.any_ordinary:
+    if name.score >= _STATED or (words.surely and not words.any_ordinary):
         return True
     if _is_said_to_be_one(text, name, words):
         return True
     if len(words.parts) + words.initials == 1:
+        if words.all_ordinary and _begins_sentence(text, name) and _USED_AS_A_WORD.match(text, name.end):
+            return False
         return ((not words.all_ordinary or words.any_known) and not _is_in_code(text, name)) or words.surely
     return _several_are_a_person(words, in_code=_is_in_code(text, name))
 
@@ -222,7 +437,7 @@ def _is_ordinary(part: str) -> bool:
     return len(stem) >= _SHORTEST_STEM and stem in ORDINARY_WORDS
 
 
-def _plain(word: str) -> str:
+def unaccented(word: str) -> str:
     """In lower case and without accents, as the lists have it."""
     folded = word.casefold()
     if folded.isascii():

@@ -25,7 +25,21 @@ from py3langid.langid import MODEL_FILE, LanguageIdentifier
 from waystation.adapters.presidio.engines import LANGUAGE, Recogniser, format_recognisers, name_engine
 from waystation.adapters.presidio.finds import MASK, SECRET, Found, Reading, masked, parted, unescaped, without_overlaps
 from waystation.adapters.presidio.formats import FormatRecognizer, Hit, KeptStretches
-from waystation.adapters.presidio.people import CITIES, NAMES_THAT_ARE_WORDS, TECHNOLOGY, people
+from waystation.adapters.presidio.people import (
+    CITIES,
+    GIVEN_NAMES,
+    LAWS,
+    NAMES_THAT_ARE_WORDS,
+    TECHNOLOGY,
+    TERMS,
+    listed_people,
+    named_again,
+    people,
+    saying_people,
+    stated_people,
+    unaccented,
+    without_names,
+)
 from waystation.adapters.presidio.redactor import SHORT_TYPES
 from waystation.adapters.presidio.rules import Rules
 from waystation.adapters.presidio.secrets import SecretRecognizer, hits_of_the_whole
@@ -39,7 +53,7 @@ _BEHIND_NAMES = " \t\n'’"
 _PARTICLE = r"(?:van|von|der|den|de|del|della|di|da|do|dos|du|la|le|el|al|bin|ibn|ben|of|the|y|e|zu|ter|ten)"
 _A_PARTICLE = proven(rf"\A{_PARTICLE}\Z")
 _WORD = r"[^\W\d_a-z][^\W\d_]*+(?:['’-][^\W\d_]++)*+\.?"
-_SHAPE = proven(rf"\A(?:{_PARTICLE} )?{_WORD}(?: (?:{_PARTICLE} ){{0,2}}{_WORD}){{0,4}}\Z")
+_SHAPE = proven(rf"\A(?:{_PARTICLE} )?{_WORD}(?: (?:{_PARTICLE} ){{0,2}}(?:[ae]l-)?{_WORD}){{0,4}}\Z")
 _WORD_OF_A_NAME = proven(r"(?<![\w`/\\.@#$~-])[^\W\d_a-z](?:\.|['’-]?[^\W\d_]++)(?![\w(@/\\`])")
 _WORDS = proven(r"[^\W\d_]+")
 _LOWER_WORD = proven(r"(?<![\w'’@./-])[a-z]{2,30}(?![\w@/]|\.\w)")
@@ -47,6 +61,7 @@ _CAMEL_CASE = proven(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
 _NAME_WITH_INNER_CAPITAL = proven(r"\A(?:Mc|Mac|De|Di|Du|La|Le|Van|Fitz)[A-Z][a-z]+\Z")
 _GLUED_BEFORE = proven(r"[`_/\\.@#$~-]$|\w$")
 _GLUED_AFTER = proven(r"[`_/\\(@#\w]|[.=:-]\w|\.?\[")
+_BEHIND = proven(r"(?P<owned>['’]s)? (?P<noun>[a-z]{3,20}+)(?![\w'’-])")
 
 
 class NameFilter:
@@ -71,7 +86,17 @@ class NameFilter:
         end = find.start + len(name)
         if not _SHAPE.match(name) or self._is_glued(find.start, end) or self._is_junk(name):
             return None
-        return find._replace(end=end)
+        return None if self._is_term(name, end) else find._replace(end=end)
+
+    def _is_term(self, name: str, end: int) -> bool:
+        """Whether what stands behind makes it half of a term: `Fourier transform`, `Dijkstra's algorithm`."""
+        behind = _BEHIND.match(self._text, end)
+        if behind is None or " " in name:
+            return False
+        nouns = {behind["noun"], behind["noun"].removesuffix("s")}
+        if behind["owned"] is None:
+            return not TERMS.isdisjoint(nouns)
+        return not LAWS.isdisjoint(nouns) and unaccented(name) not in GIVEN_NAMES
 
     def _is_glued(self, start: int, end: int) -> bool:
         before = _GLUED_BEFORE.search(self._text, max(0, start - 1), start)
@@ -171,7 +196,7 @@ class Finds(NamedTuple):
 
     finds: list[Found]
     not_sought: frozenset[str]
-    """Languages of chunks in which names were not looked for, since there is no model."""
+    """Languages of chunks in which names were looked for by lists alone, since there is no model."""
 
     def and_also(self, more: "Finds") -> "Finds":
         """Both together."""
@@ -253,27 +278,31 @@ class PresidioSearch:
         for start, end in chunks:
             if not searched.names.may_be_in(start, end):
                 continue
-            language = language_of(searched.text[start:end]) or self._unclear
+            language = language_of(without_names(searched.text[start:end])) or self._unclear
             by_language.setdefault(language, []).append((start, end))
         not_sought = frozenset(by_language) - frozenset(self._rules.models)
         finds = [
             find
             for language, own_chunks in by_language.items()
-            if language not in not_sought
-            for find in self._names_in(searched, own_chunks, language)
+            for find in self._names_in(searched, own_chunks, None if language in not_sought else language)
         ]
         return Finds(finds, not_sought)
 
-    def _names_in(self, searched: SearchedText, chunks: Sequence[Chunk], language: str) -> list[Found]:
-        pieces = [_SEPARATOR.sub("\n", searched.text[start:end]) for start, end in chunks]
-        answers = _analyse(self._name_engine(language), pieces)
-        seen = (_moved(hit, start) for (start, _), hits in zip(chunks, answers, strict=True) for hit in hits)
-        known = (place for start, end in chunks for place in known_places(searched.text, start, end))
-        authors = (person for start, end in chunks for person in signed(searched.text, start, end))
-        candidates = [name for find in (*seen, *known, *authors) if (name := searched.names.name_in(find))]
-        persons = people(searched.text, (name for name in candidates if name.type == "PERSON"))
+    def _names_in(self, searched: SearchedText, chunks: Sequence[Chunk], language: str | None) -> list[Found]:
+        """By the model of this language, if there is one, and by what holds in all."""
+        seen = self._seen_in(searched, chunks, language) if language else ()
+        listed = (person for start, end in chunks for person in _listed(searched.text, start, end, language))
+        candidates = [name for find in (*seen, *listed) if (name := searched.names.name_in(find))]
+        persons = list(people(searched.text, (name for name in candidates if name.type == "PERSON")))
+        again = (person for start, end in chunks for person in named_again(searched.text, persons, start, end))
+        persons += [name for find in again if (name := searched.names.name_in(find))]
         names = (*persons, *(name for name in candidates if name.type != "PERSON"))
         return [name for name in names if self._counts(searched, name)]
+
+    def _seen_in(self, searched: SearchedText, chunks: Sequence[Chunk], language: str) -> Iterator[Found]:
+        pieces = [_SEPARATOR.sub("\n", searched.text[start:end]) for start, end in chunks]
+        answers = _analyse(self._name_engine(language), pieces)
+        return (_moved(hit, start) for (start, _), hits in zip(chunks, answers, strict=True) for hit in hits)
 
     def _counts(self, searched: SearchedText, find: Found) -> bool:
         """Whether it is to be replaced. What a recogniser of one's own found may lie in a reference."""
@@ -339,6 +368,16 @@ def _found_by(recogniser: Recogniser, piece: str, types: list[str]) -> Iterator[
                 yield Found(SHORT_TYPES.get(kind, kind), start, end, score)
     else:
         yield from (_found(hit) for hit in recogniser.analyze(piece, types) if hit.score > 0)
+
+
+def _listed(text: str, start: int, end: int, language: str | None) -> Iterator[Found]:
+    """What lists and patterns find in this stretch. They were made with English in view."""
+    yield from signed(text, start, end)
+    yield from stated_people(text, start, end)
+    yield from listed_people(text, start, end, by_all_words=language is None)
+    if language:
+        yield from known_places(text, start, end)
+        yield from saying_people(text, start, end)
 
 
 def _found(hit: RecognizerResult) -> Found:

@@ -238,7 +238,7 @@ class SearchedStretch(Value):
     kind: Literal["searched"] = "searched"
     finds: tuple[tuple[_Type, _Place, _Place, float], ...] = ()
     not_sought: frozenset[_Language] = frozenset()
-    """Languages of chunks in which names were not looked for, since there is no model."""
+    """Languages of chunks in which names were looked for by lists alone, since there is no model."""
     chunks: _Place = 0
     """Of this view."""
     views: Annotated[int, Field(ge=0, le=2)] = 1
