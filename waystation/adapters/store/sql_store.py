@@ -1,8 +1,6 @@
 """The store as the rest of the program sees it: one database behind five ports.
 
-What an operator does with a store as a whole: look at its schema, and upgrade it.
-
-How many texts of a database are encrypted, and how many are not.
+What an operator does with a store as a whole: look at its schema, upgrade it, count what of it is encrypted.
 """
 
 import secrets
