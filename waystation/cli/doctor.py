@@ -284,7 +284,7 @@ def _redaction(settings: Settings) -> Check:
     except BadInput as error:
         return Check(name="redaction", ok=False, finding=str(error))
     models = ", ".join(f"{one} by {model}" for one, model in rules.models.items())
-    finding = f"policy {rules.policy}; names in {models}, and in no other language"
+    finding = f"policy {rules.policy}; names in {models}, elsewhere those that are listed"
     own = f"; {len(rules.own.kinds)} recognisers of your own" if rules.own.kinds else ""
     return Check(name="redaction", ok=True, finding=f"{finding}; national ids of {', '.join(rules.countries)}{own}")
 
