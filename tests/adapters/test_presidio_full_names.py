@@ -169,6 +169,9 @@ def test_a_known_name_before_what_people_do_is_one(text: str, names: list[str]) 
 @pytest.mark.parametrize(
     ("name", "later", "again"),
     [
+        ("Priya", "I met with Priya yesterday.", ["Priya"]),
+        ("Ruby", "Is Ruby slower?", []),
+        ("Berlin", "Berlin was cold.", []),
         ("Maria Gonzalez", "Maria's cat, and Gonzalez", ["Maria", "Gonzalez"]),
         ("Zorba Xylander", "Zorba and Xylander", ["Xylander"]),
         ("Paris Hilton", "Paris", []),

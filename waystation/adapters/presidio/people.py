@@ -345,7 +345,7 @@ def saying_people(text: str, start: int, end: int) -> Iterator[Found]:
 
 
 def named_again(text: str, people: Iterable[Found], start: int, end: int) -> Iterator[Found]:
-    """Single words of the full names of these people, wherever else they stand in this stretch of the text."""
+    """Single words of the names of these people, wherever else they stand in this stretch of the text."""
     known = {text[word.start : word.end] for person in people for word in _words_kept(text, person)}
     for match in _ONE_WORD.finditer(text, start, end) if known else ():
         word = _Word.of(text, *match.span())
@@ -355,7 +355,7 @@ def named_again(text: str, people: Iterable[Found], start: int, end: int) -> Ite
 
 def _words_kept(text: str, person: Found) -> Iterator[_Word]:
     words = [_Word.of(text, *word.span()) for word in _WORD_OF_SEVERAL.finditer(text, person.start, person.end)]
-    for word in words if len(words) > 1 else ():
+    for word in words if len(words) > 1 or (words and words[0].is_listed and words[0].part in GIVEN_NAMES) else ():
         is_name = word.is_listed or (word is words[-1] and word.may_follow and word.is_only_a_name)
         if is_name and len(word.part) >= _SHORTEST:
             yield word
