@@ -432,8 +432,8 @@ _ANEW = "; if its files are damaged, `waystation memory reindex --anew` makes it
 def _why_not_open(error: BaseException) -> str:
     if "WouldBlock" in str(error):
         return "it is already open, here or in another process"
-    reason = f"{_RECORD} cannot be read" if isinstance(error, ValidationError) else str(error).splitlines()[0]
-    return reason + _ANEW
+    reason = f"{_RECORD} cannot be read" if isinstance(error, ValidationError) else str(error).partition("\n")[0]
+    return reason.rpartition("error: ")[2] + _ANEW  # the engine says around it what it did
 
 
 async def _in_thread(work: Callable[[], _T], purpose: str, reason: Callable[[BaseException], str] = _kind) -> _T:
