@@ -136,7 +136,7 @@ async def test_what_fails_in_a_process_fails_with_its_reason(tmp_path: Path) -> 
     with closing(PresidioRedactor(KEY, slow, processes=2)) as redactor:
         with pytest.raises(TextNotRedacted, match="the recogniser 'slow' of your own took over 2 s"):
             await redacted(redactor, "x" * 4_500)
-        assert len((await redacted(redactor, GERMAN)).spans) == 30
+        assert len([one for one in (await redacted(redactor, GERMAN)).spans if one.type == "EMAIL"]) == 30
     with closing(PresidioRedactor(KEY, missing, processes=2)) as redactor:
         with pytest.raises(RedactionFailed, match="the spaCy model xx_no_such_model is not installed") as caught:
             await redacted(redactor, LONG)
