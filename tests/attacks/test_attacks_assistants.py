@@ -334,6 +334,8 @@ async def test_an_argument_that_a_tool_does_not_have_is_refused_and_not_passed_o
         ({"uri": "http://[::1"}, "is no resource that can be read here: give file:///…"),
         ({"name": "a.md", "text": " \n"}, "documents.0: a text has words, and a name, which citations give"),
         ({"text": "# A"}, "documents.0: a text has words, and a name, which citations give"),
+        ({"path": ""}, "documents.0: a path or an address is not empty"),
+        ({"uri": " "}, "documents.0: a path or an address is not empty"),
     ],
 )
 async def test_a_document_that_is_none_is_refused_with_the_one_cause(

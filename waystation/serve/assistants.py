@@ -66,7 +66,7 @@ class GivenDocument(Input):
         if self.text is not None and not (self.name.strip() and self.text.strip()):
             raise ValueError("a text has words, and a name, which citations give")
         if not (self.path or self.uri or self.text or "").strip():
-            raise ValueError("a path is not empty: . is all of the folder that the person named")
+            raise ValueError("a path or an address is not empty: the path . is all of the folder that the person named")
         return self
 
 
