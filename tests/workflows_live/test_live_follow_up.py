@@ -73,4 +73,4 @@ async def test_team_memory_widens_recall_to_the_tenant_with_the_session_named_an
         unasked = await parts.recollection.unasked(stranger, query, 1_000, "team")
     assert (alone, strange, unasked) == ((), (), ())
     assert team
-    assert 'of session "autumn"' in as_records(team)
+    assert 'session="autumn"' in as_records(team)
