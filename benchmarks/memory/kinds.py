@@ -10,8 +10,9 @@ import json
 import os
 import random
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
@@ -37,6 +38,8 @@ SEED = 7
 BUDGETS = (1_000, 2_000)
 SMALL = (250, 500)
 """Of conversations that are short themselves."""
+STEPS = (2, 1)
+"""Of the baseline: turns from the beginning of a window to that of the next."""
 KEY = bytes(32)
 FOLDER, EMBEDDER = "DIALOGUES", "EMBEDDER"
 """Variables: where dialogues are; `e5` for that embedder in the place of the bundled one, for ours and the baseline."""
@@ -164,14 +167,14 @@ def public(folder: Path) -> Iterator[Kind]:
 
 
 class Answered(NamedTuple):
-    """Recall by budget."""
+    """Recall of a question by budget, of each in their order; of the baseline by its step, too."""
 
-    ours: dict[int, float]
-    plain: dict[int, float]
+    ours: dict[int, list[float]]
+    plain: dict[tuple[int, int], list[float]]
 
 
 async def recall_of(kind: Kind, redacting: Redactor, embedder: Embedder) -> Answered:
-    """The mean share of a question's evidence, by the product and by the plain thing."""
+    """The share of each question's evidence, by the product and by the plain thing."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         vault = await stack.enter_async_context(trial_vault(folder / "vault.db", KEY))
@@ -190,18 +193,20 @@ async def _answered(kind: Kind, recollection: Recollection, memory: QdrantEdgeMe
         zip(rendered, await redactor.redact([*rendered.values()], Place.COMPRESSED, RUN.tenant), strict=True)
     )
     texts = {key: one.text for key, one in redacted.items()}
-    plain = await PlainMemory.of([meant(text) for text in texts.values()], embedder)
+    plain = {step: await PlainMemory.of([meant(text) for text in texts.values()], embedder, step) for step in STEPS}
     await memory.upsert(await embedded(embedder, windows(kind.messages, texts)))
-    ours, theirs = ({tokens: list[float]() for tokens in kind.budgets} for _ in range(2))
+    ours = {tokens: list[float]() for tokens in kind.budgets}
+    theirs = {(step, tokens): list[float]() for step in STEPS for tokens in kind.budgets}
     for one in kind.sought:
         wanted = [as_redacted(words, rendered[key], redacted[key]) for key, words in one.evidence]
         (asked,) = await redactor.redact([one.text], Place.COMPRESSED, RUN.tenant)
         for tokens in kind.budgets:
             found = await recollection.find(RUN, one.text, tokens)
             ours[tokens].append(_share([words for _, words in one.evidence], [excerpt.text for excerpt in found]))
-            shown = await plain.shown(meant(asked.text), tokens)
-            theirs[tokens].append(_share([meant(words) for words in wanted], shown))
-    return Answered(*({tokens: fmean(shares) for tokens, shares in way.items()} for way in (ours, theirs)))
+            for step in STEPS:
+                shown = await plain[step].shown(meant(asked.text), tokens)
+                theirs[step, tokens].append(_share([meant(words) for words in wanted], shown))
+    return Answered(ours, theirs)
 
 
 def _share(wanted: Sequence[str], shown: Sequence[str]) -> float:
@@ -218,42 +223,39 @@ async def _all(kinds: Sequence[Kind]) -> dict[tuple[str, str], Answered]:
         presidio.close()
 
 
-def _row(name: str, redacted: str, asked: object, answers: Sequence[Answered]) -> tuple[object, ...]:
-    cells = [f"{_mean(one.ours[n] for one in answers)} / {_mean(one.plain[n] for one in answers)}" for n in BUDGETS]
-    small = [
-        f"{_mean(one.ours[n] for one in answers)} / {_mean(one.plain[n] for one in answers)}"
-        if all(n in one.ours for one in answers)
-        else "-"
-        for n in SMALL
-    ]
-    return name, redacted, asked, *small, *cells
+def _row(name: str, redacted: str, answers: Sequence[Answered]) -> tuple[object, ...]:
+    """Over all questions of all of them."""
+    asked = sum(len(one.ours[BUDGETS[0]]) for one in answers)
+    return name, redacted, asked, *(_cell(answers, tokens) for tokens in (*SMALL, *BUDGETS))
+
+
+def _cell(answers: Sequence[Answered], tokens: int) -> str:
+    if any(tokens not in one.ours for one in answers):
+        return "-"
+    ways = [[one.ours[tokens] for one in answers], *([one.plain[step, tokens] for one in answers] for step in STEPS)]
+    return " / ".join(f"{fmean(chain.from_iterable(way)):.3f}" for way in ways)
 
 
 def _gain(answered: Answered) -> float:
-    """Over the baseline, at the smaller budget that all kinds have."""
-    return answered.ours[BUDGETS[0]] - answered.plain[BUDGETS[0]]
-
-
-def _mean(shares: Iterable[float]) -> str:
-    return f"{fmean(shares):.3f}"
+    """Over the better baseline, at the smaller budget that all kinds have."""
+    return fmean(answered.ours[BUDGETS[0]]) - max(fmean(answered.plain[step, BUDGETS[0]]) for step in STEPS)
 
 
 def prove() -> None:
-    """Print the table: in each cell the product's recall, then the baseline's."""
+    """Print the table: in each cell the product's recall, then the baseline's, by its steps."""
     folder = os.environ.get(FOLDER, "")
-    kinds = [*((*people(Path(folder)), *public(Path(folder))) if folder else ()), *generated()]
+    between = [*people(Path(folder)), *public(Path(folder))] if folder else []
+    kinds = [*between, *generated()]
     found = asyncio.run(_all(kinds))
-    rows = [
-        _row(kind.name, redacted, len(kind.sought), [found[kind.name, redacted]])
-        for kind in kinds
-        for redacted in ("no", "yes")
-    ]
-    for redacted in ("no", "yes"):
-        answers = [found[kind.name, redacted] for kind in kinds]
-        rows.append(_row("mean", redacted, "", answers))
-        worst = min(kinds, key=lambda kind: _gain(found[kind.name, redacted]))
-        rows.append(_row(f"least gain: {worst.name}", redacted, "", [found[worst.name, redacted]]))
+    rows = [_row(kind.name, yes, [found[kind.name, yes]]) for kind in kinds for yes in ("no", "yes")]
+    for yes in ("no", "yes"):
+        groups = dict.fromkeys(kind.name.partition(",")[0] for kind in between)
+        for group in groups:
+            of_group = [found[kind.name, yes] for kind in between if kind.name.startswith(group)]
+            rows.append(_row(f"all of {group}", yes, of_group))
+        worst = min(kinds, key=lambda kind: _gain(found[kind.name, yes]))
+        rows.append(_row(f"least gain: {worst.name}", yes, [found[worst.name, yes]]))
     head = ("kind", "redacted", "questions", *(f"{n:,} tokens" for n in (*SMALL, *BUDGETS)))
-    show("Recall, ours / windows of three turns", head, rows)
+    show("Recall, ours / windows of three turns, two turns on / one turn on", head, rows)
     if not folder:
         print(f"\nNo dialogues between people: {FOLDER} names no folder.")

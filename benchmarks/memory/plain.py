@@ -1,11 +1,10 @@
 """The plain baseline, which shares nothing with the product but the tokens' estimate and the static vectors: windows of
-three turns, one turn on (or `STEP`), ranked by BM25 and by cosine, and both ranks fused.
+three turns, one or two turns on, ranked by BM25 and by cosine, and both ranks fused.
 
 A turn is a line: what is said in one, and each of a log's or a document's.
 """
 
 import math
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,8 +15,6 @@ from waystation.domain.compaction.tokens import estimate_text
 from waystation.ports import Embedder
 
 TURNS = 3
-STEP = int(os.environ.get("STEP", "1"))
-"""Turns from the beginning of a window to that of the next."""
 SATURATION, BY_LENGTH = 1.2, 0.75
 """`k1` and `b` of BM25."""
 RANK_OFFSET = 60
@@ -66,19 +63,21 @@ class PlainMemory:
     embedder: Embedder
     bm25: Bm25
     vectors: Sequence[tuple[float, ...] | None]
+    starts: Sequence[int]
+    """The first turn of each window."""
 
     @classmethod
-    async def of(cls, texts: Sequence[str], embedder: Embedder) -> "PlainMemory":
-        """Of redacted messages. Raises MemoryUnavailable."""
+    async def of(cls, texts: Sequence[str], embedder: Embedder, step: int = 1) -> "PlainMemory":
+        """Of redacted messages; a window begins so many turns behind the one before. Raises MemoryUnavailable."""
         turns = [line for text in texts for line in text.split("\n") if line.strip()]
-        windows = ["\n".join(turns[place : place + TURNS]) for place in _starts(turns)]
-        return cls(turns, embedder, Bm25(windows), await embedder.embed(windows))
+        starts = range(0, max(1, len(turns) - TURNS + step), step)
+        windows = ["\n".join(turns[place : place + TURNS]) for place in starts]
+        return cls(turns, embedder, Bm25(windows), await embedder.embed(windows), starts)
 
     async def shown(self, question: str, tokens: int) -> list[str]:
         """The turns of the best windows that together have at most so many tokens. No turn counts twice."""
         chosen = set[int]()
-        starts = _starts(self.turns)
-        for window in [starts[place] for place in await self._ranked(question)]:
+        for window in [self.starts[place] for place in await self._ranked(question)]:
             more = {*range(window, min(window + TURNS, len(self.turns)))} - chosen
             cost = sum(estimate_text(self.turns[turn]) for turn in more)
             if cost <= tokens:
@@ -100,7 +99,3 @@ class PlainMemory:
             for rank, place in enumerate(sorted(scores, key=scores.__getitem__, reverse=True)):
                 fused[place] += 1 / (RANK_OFFSET + rank)
         return sorted(range(len(fused)), key=fused.__getitem__, reverse=True)
-
-
-def _starts(turns: Sequence[str]) -> range:
-    return range(0, max(1, len(turns) - TURNS + STEP), STEP)
