@@ -199,6 +199,8 @@ async def test_an_assistant_has_nothing_of_the_home_folder_by_a_folder_above_it(
     [
         "https://example.org/a.md",
         "file://elsewhere/etc/passwd",
+        "file://",
+        "file:notes.md",
         "waystation://tasks/TASK/transcripts",
         "waystation://other/TASK/report",
         "waystation://tasks/TASK/report",

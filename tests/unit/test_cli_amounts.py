@@ -1,4 +1,5 @@
 import shlex
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -42,6 +43,13 @@ def test_other_amounts_are_refused_with_the_name_and_what_is_allowed(text: str) 
         BadInput, match=r"^--budget takes 1 to 1,000,000,000 tokens, written like 30k, 1\.5M or 600_000"
     ):
         parse_tokens(text, "--budget")
+
+
+@pytest.mark.parametrize("read", [parse_limit, parse_tokens])
+def test_of_an_endless_amount_the_beginning_is_shown(read: Callable[[str, str], object]) -> None:
+    with pytest.raises(BadInput, match="'999") as refused:
+        read("9" * 100_000, "--budget")
+    assert len(str(refused.value)) < 1_000
 
 
 def test_an_amount_under_the_lowest_is_refused() -> None:

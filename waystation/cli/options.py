@@ -27,6 +27,7 @@ from waystation.domain.amount import (
 )
 from waystation.domain.decisions import TopUp, Unattended
 from waystation.domain.errors import BadInput
+from waystation.domain.foreign import one_line
 from waystation.domain.task import LOWEST_BUDGET, LOWEST_BUDGET_MICRO_USD
 from waystation.patterns import proven
 
@@ -60,9 +61,9 @@ def parse_tokens(text: str, name: str, lowest: int = 1, highest: int = MOST_TOKE
     try:
         tokens = read_tokens(text)
     except ValueError as error:
-        raise BadInput(f"{allowed}; {text!r} is no such amount{about_commas(text)}") from error
+        raise BadInput(f"{allowed}; {one_line(text)!r} is no such amount{about_commas(text)}") from error
     if not lowest <= tokens <= highest:
-        raise BadInput(f"{allowed}; {text!r} is not among them")
+        raise BadInput(f"{allowed}; {one_line(text)!r} is not among them")
     return tokens
 
 
@@ -71,12 +72,12 @@ def parse_limit(text: str, name: str, least: Amount = LEAST) -> Limit:
     try:
         limit = read_limit(text)
     except ValueError as error:
-        raise BadInput(f"{name} takes {WRITTEN}; {text!r} is no such amount{about_commas(text)}") from error
+        raise BadInput(f"{name} takes {WRITTEN}; {one_line(text)!r} is no such amount{about_commas(text)}") from error
     ranges = ((limit.tokens, least.tokens, MOST_TOKENS), (limit.micro_usd, least.micro_usd, MOST_MICRO_USD))
     if not all(given is None or lowest <= given <= most for given, lowest, most in ranges):
         raise BadInput(
             f"{name} takes {least.tokens:,} to {MOST_TOKENS:,} tokens, {dollars(least.micro_usd)} to "
-            f"{dollars(MOST_MICRO_USD)}, or both; not {text!r}"
+            f"{dollars(MOST_MICRO_USD)}, or both; not {one_line(text)!r}"
         )
     return limit
 
@@ -134,7 +135,7 @@ def moment(text: str | None, option: str, now: datetime, takes: str = DATE_OR_MO
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError as error:
-        raise BadInput(f"{option} takes {takes}; {text!r} is none") from error
+        raise BadInput(f"{option} takes {takes}; {one_line(text)!r} is none") from error
     return found if found.tzinfo else found.replace(tzinfo=now.tzinfo)
 
 
@@ -163,7 +164,7 @@ def parse_span(text: str, name: str) -> timedelta:
     """A while, like 90m, 12h or 7d. Raises BadInput with the option's name."""
     span = _SPAN.fullmatch(text.strip())
     if span is None:
-        raise BadInput(f"{name} takes minutes, hours or days, like 90m, 12h or 7d; {text!r} is none")
+        raise BadInput(f"{name} takes minutes, hours or days, like 90m, 12h or 7d; {one_line(text)!r} is none")
     return timedelta(**{_UNITS[span["unit"]]: int(span["number"])})
 
 
@@ -191,7 +192,7 @@ def unattended(top_up: str | None, answer_by: str | None, then: Deadline | None,
 def _top_up(text: str) -> TopUp:
     found = _TIMES.fullmatch(text.strip())
     if found is None or not 1 <= int(found["times"]) <= MOST_TIMES:
-        raise BadInput(f"--top-up takes an amount and how often, like 50kx3 or $0.25x4; {text!r} is none")
+        raise BadInput(f"--top-up takes an amount and how often, like 50kx3 or $0.25x4; {one_line(text)!r} is none")
     return TopUp(amount=parse_amount(found["amount"], "--top-up"), times=int(found["times"]))
 
 
@@ -211,7 +212,7 @@ def _date(text: str, now: datetime) -> datetime:
     except ValueError as error:
         raise BadInput(
             "--answer-by takes a time (07:00), a moment (2026-11-30T07:00), or how long each request waits (90m, 7d); "
-            f"{text!r} is none"
+            f"{one_line(text)!r} is none"
         ) from error
     moment = moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo)
     if moment <= now:

@@ -274,7 +274,7 @@ class Assistant:
         if one.path is not None:
             return await self._from_files(one.path, one.name)
         address = _address(one.uri or "")
-        if address.scheme == "file" and address.netloc in {"", "localhost"}:
+        if address.scheme == "file" and address.netloc in {"", "localhost"} and address.path.startswith("/"):
             return await self._from_files(unquote(address.path), one.name)
         return Loaded(documents=await self._from_task(one, address))
 
