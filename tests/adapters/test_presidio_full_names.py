@@ -59,6 +59,8 @@ async def test_a_name_is_replaced_as_a_whole(redactor: PresidioRedactor, text: s
         "An implementation of Tarjan's algorithm.",
         "It condenses below the Bose-Einstein transition.",
         "Fix the Havel-Hakimi graph generators.",
+        "Markov chains and Euler angles are in the Jordan form.",
+        "We moved from Travis CI to Jenkins.",
         "Open a ticket in Jira.",
         "Jira is down.",
     ],
