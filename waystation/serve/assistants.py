@@ -21,7 +21,7 @@ from waystation.client.task_json import VersionJson, report_json
 from waystation.domain.amount import Amount, Limit, amount_text, limit_text, read_limit
 from waystation.domain.citations import citations_in
 from waystation.domain.documents import LeftOut
-from waystation.domain.errors import BadInput, UnknownTask
+from waystation.domain.errors import BadInput, UnknownTask, Unreachable
 from waystation.domain.exports import Imprint, NumberedSource, stored_report
 from waystation.domain.foreign import ServerNames, one_line
 from waystation.domain.memory import MemoryQuery
@@ -303,7 +303,7 @@ class Assistant:
     # ----------------------------------------------------------------------------------------------------------- budget
 
     async def used(self, but: str = "") -> Amount:
-        """What its tasks have spent and may still spend, grants included, without one of them. Raises BadInput."""
+        """What its tasks have spent and may still spend, without one. Raises BadInput, Unreachable: one is silent."""
         views = await self.client.tasks(TaskFilter(session=self.rights.session), MOST_HANDED_IN)
         if len(views) >= MOST_HANDED_IN:
             raise BadInput(
@@ -313,6 +313,9 @@ class Assistant:
         for view in views:
             budget = view.progress.budget
             if view.progress.task_id != but:
+                if view.remark and view.progress.phase is TaskPhase.WORKING:
+                    unknown = f"what was granted to {view.progress.task_id} is not known, so nothing can be counted"
+                    raise Unreachable(f"{unknown}: {view.remark}. Try again then")
                 used += budget.spent if view.progress.phase.over else budget.limit.amount.at_least(budget.spent)
         return used
 
