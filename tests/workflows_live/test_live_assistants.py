@@ -213,6 +213,17 @@ async def test_what_is_granted_stays_within_its_budget_and_a_denial_is_always_po
             assert f"{task} is partial" in words
 
 
+async def test_nothing_is_counted_as_free_while_a_task_cannot_say_what_it_was_granted(
+    server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+) -> None:
+    async with room(outside) as there:
+        async with at_work(server, tmp_path, redactor, Crew()) as counter:
+            task, _ = await paused(counter, there.client)
+        wanted = Handing(question="Why?", documents=(GivenDocument(name="a.md", text="A.\n"),), request_id="one")
+        with pytest.raises(Unreachable, match=f"what was granted to {task} is not known"):
+            await there.assistant().hand_in(wanted)
+
+
 async def test_what_waits_is_listed_however_old_its_task_is_and_to_its_own_assistant_alone(
     server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
 ) -> None:
