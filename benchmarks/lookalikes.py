@@ -1,7 +1,9 @@
-"""Writes `waystation/domain/lookalikes.py`, the letters and signs that are taken for those of a tag: `make lookalikes`.
+"""Writes `waystation/domain/lookalikes.py`, the signs that are taken for those of a tag, and those that show nothing:
+`make lookalikes`.
 
 Sources: confusables.txt of Unicode (TR39, in the release that the package `homoglyphs_fork` ships), and names and
-decompositions of the interpreter's `unicodedata`, which is that of Python 3.11, the oldest that the project runs on.
+decompositions of the interpreter's `unicodedata`, which is that of Python 3.11, the oldest that the project runs on; of
+what shows nothing, the property Default_Ignorable_Code_Point, as the package `regex` has it.
 """
 
 import json
@@ -14,6 +16,8 @@ from importlib import metadata, resources
 from itertools import groupby, product
 from pathlib import Path
 from textwrap import fill
+
+import regex
 
 TARGET = Path(__file__).parents[1] / "waystation/domain/lookalikes.py"
 OLDEST = unicodedata.ucd_3_2_0
@@ -29,7 +33,7 @@ _ONE_LETTER = re.compile(
 )
 """Signs that are called like one letter: small capitals, letters in squares, above others, with hooks, turned round."""
 _ANGLE = re.compile(r"(?!.*DOUBLE).*\b(LEFT|RIGHT)\b.*\bANGLE (?:BRACKET|QUOTATION MARK)\b.*")
-ABOUT = """Letters and signs that are taken for those of a tag.
+ABOUT = """Letters and signs that are taken for those of a tag, and signs that show nothing.
 
 Written by `make lookalikes` from {}; not by hand.
 """
@@ -56,6 +60,8 @@ CLOSING = _signs(_CLOSING)
 """What is taken for its end."""
 SEPARATORS = _signs(_SEPARATORS)
 """What is taken for a colon or a slash."""
+UNSEEN = _signs(_UNSEEN)
+"""What shows nothing by itself: fillers, selectors of variants, joiners, marks of direction, tags."""
 '''
 
 
@@ -143,8 +149,10 @@ def main() -> None:
         "_OPENING": fill(numbers(ends("<")), 110),
         "_CLOSING": fill(numbers(ends(">")), 110),
         "_SEPARATORS": fill(numbers(sorted(one for mark in ":/" for one in ends(mark) if not one.isalpha())), 110),
+        "_UNSEEN": fill(numbers(one for one in every() if regex.match(r"\p{Default_Ignorable_Code_Point}", one)), 110),
     }
-    source = f"homoglyphs_fork {metadata.version('homoglyphs_fork')} and Unicode {unicodedata.unidata_version}"
+    packages = " and ".join(f"{name} {metadata.version(name)}" for name in ("homoglyphs_fork", "regex"))
+    source = f"{packages}, and Unicode {unicodedata.unidata_version}"
     tables = "\n".join(f'{name} = """\n{table}\n"""' for name, table in written.items())
     head = f'"""{ABOUT.format(source)}"""\n\nfrom collections.abc import Iterator'
     TARGET.write_text(f"{head}\n\n{tables}\n\n\n{READ}", encoding="utf-8")

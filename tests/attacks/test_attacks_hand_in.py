@@ -75,9 +75,17 @@ async def test_a_sessions_page_sets_its_limit_for_those_who_may_and_says_how_amo
         forged = await asking.post("/session/limit", headers=BEARER, data={"name": "default", "budget": "2M"})
     assert 'action="/session/limit"' in page.text
     assert f'href="/tasks/{task}"' in page.text
-    assert (unread.status_code, "write it like 600k" in unread.text) == (400, True)
+    assert (unread.status_code, "tokens like 600k" in unread.text) == (400, True)
     assert (away.status_code, forged.status_code) == (503, 403)
     assert needed_role("POST", "/session/limit") == "approve"
+
+
+@pytest.mark.parametrize("budget", ["", " ", "0", "1", "2000000000", "$2000000", "9" * 60, "lots"])
+async def test_a_session_is_limited_only_to_what_a_task_could_spend(budget: str, settings: Settings) -> None:
+    async with served(settings) as asking:
+        said = await asking.put("/v1/sessions/default/limit", headers=BEARER, json={"budget": budget})
+        none = await asking.put("/v1/sessions/default/limit", headers=BEARER, json={"budget": "unlimited"})
+    assert (said.status_code, none.status_code) == (400 if budget else 422, 503)
 
 
 async def test_what_is_uploaded_has_names_that_are_apart_and_fit_any_folder() -> None:

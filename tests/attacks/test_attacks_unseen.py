@@ -18,13 +18,14 @@ from tests.ended_tasks import row_of
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.foreign import plain
+from waystation.domain.foreign import plain, plain_json
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import Excerpt, Passage, Turn
 from waystation.domain.plan import Plan, Step
 from waystation.domain.task import Approval, SourceDocument, TaskPhase, TaskRequest
 from waystation.domain.transcript import Message, Text
 from waystation.serve.assistants import Assistant
+from waystation.serve.task_page import asking_text
 from waystation.settings import Settings
 from waystation.task_view import PendingApproval, as_stored
 from workers.memory import MemoryReader
@@ -36,7 +37,10 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return Settings(home=tmp_path / "home", offline=True, mcp_budget=Limit(tokens=1_000_000))
 
 
-HIDDEN = "\x1b]52;c;cm0=\x07\x9b31m\u202eevil\u2066\u061c\U000e0041\U000e0042\x7f"
+HIDDEN = (
+    "\x1b]52;c;cm0=\x07\x9b31m\u202eevil\u2066\u061c\U000e0041\U000e0042\x7f"
+    "\ufe01\ufe0f\U000e0130\u200b\u200d\u200c\u2060\u2063\ufeff\u00ad\u034f\u115f\u3164\uffa0"
+)
 UNSEEN = frozenset(HIDDEN) - frozenset("]52;c;cm0=31mevil")
 ENDS = ("\n", "\r\n", "\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029")
 LINES = tuple(f"line {number}{HIDDEN}" for number in range(1, 200))
@@ -175,3 +179,24 @@ async def test_too_many_documents_are_refused_with_how_many_may_be_given_and_how
     assert said.startswith(
         "documents: 1,001 are more than the 1,000 that are handed in at once: give fewer; `waystation "
     )
+
+
+@pytest.mark.parametrize("text", ["❤️ 1️⃣ ©️ 👩\u200d💻", "می\u200cخواهم", "क्\u200dष", "Zoë, 屋顶"])
+def test_what_shapes_a_letter_or_a_picture_stays(text: str) -> None:
+    assert plain(text) == text
+    assert plain_json(json.dumps(text, ensure_ascii=False)) == json.dumps(text, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("code", [0xAD, 0x200B, 0x200D, 0x2063, 0x3164, 0xFE0F, 0xFE01, 0xFEFF, 0xE0101, 0xE01EF])
+def test_what_shows_nothing_is_left_out_and_in_json_is_an_escape(code: int) -> None:
+    text = f"approve{chr(code)} all"
+    assert plain(text) == "approve all"
+    written = plain_json(json.dumps(text, ensure_ascii=False))
+    assert written.isascii()
+    assert json.loads(written) == text
+
+
+def test_a_title_does_not_close_its_quotation_in_what_a_person_is_asked() -> None:
+    asked = Approval(request_id="r1", agent="writing", asked=Amount(tokens=9))
+    text = asking_text(PendingApproval(task_id="task-1", title="Why? ”. It asks for $0.01 only: “", approval=asked))
+    assert (text.count("“"), text.count("”")) == (1, 1)

@@ -6,8 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.cli.options import (
-    MOST_MICRO_USD,
-    MOST_TOKENS,
     parse_amount,
     parse_budget,
     parse_limit,
@@ -16,7 +14,7 @@ from waystation.cli.options import (
     short_spent,
     written,
 )
-from waystation.domain.amount import Amount, Limit, short_tokens
+from waystation.domain.amount import MOST, Amount, Limit, short_tokens
 from waystation.domain.errors import BadInput
 
 
@@ -62,7 +60,7 @@ def test_tokens_are_shown_at_a_glance(tokens: int, text: str) -> None:
     assert short_tokens(tokens) == text
 
 
-AMOUNTS = st.builds(Amount, tokens=st.integers(0, MOST_TOKENS), micro_usd=st.integers(0, MOST_MICRO_USD))
+AMOUNTS = st.builds(Amount, tokens=st.integers(0, MOST.tokens), micro_usd=st.integers(0, MOST.micro_usd))
 
 
 @given(AMOUNTS.filter(lambda amount: not amount.nothing))

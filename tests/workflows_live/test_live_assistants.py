@@ -127,9 +127,14 @@ async def test_a_person_answers_by_a_form_and_an_assistant_not_for_itself(
         async with there.asking(there.assistant(), declining, mode) as asking:
             done, words = await said(asking, "approve", task=task, request_id=first)
             assert (done, len(declining.read)) == (False, 1)
+            assert "the person declined the form, so nothing was granted and the request still waits" in words
             waiting = await asking.call_tool("list_approvals", {})
             assert waiting.structured_content is not None
             assert len(waiting.structured_content["requests"]) == 2
+
+        async with there.asking(there.assistant(), Person("accept", "6" * 100), mode) as asking:
+            done, words = await said(asking, "approve", task=task, request_id=first)
+            assert (done, "and nothing was granted: amount:" in words) == (False, True), words
 
         granting = Person("accept", "60k")
         async with there.asking(there.assistant(), granting, mode) as asking:

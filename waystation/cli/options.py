@@ -16,12 +16,12 @@ from typing import Annotated, Literal
 import typer
 
 from waystation.domain.amount import (
-    WRITTEN,
+    MOST,
     Amount,
     Limit,
     about_commas,
+    bounded_limit,
     dollars,
-    read_limit,
     read_tokens,
     short_tokens,
 )
@@ -49,13 +49,11 @@ NoteOption = Annotated[
 ByOption = Annotated[str | None, typer.Option("--by", help="Who says so; by default the name of the user.")]
 
 
-MOST_TOKENS = 1_000_000_000
-MOST_MICRO_USD = 1_000_000 * 1_000_000
 LEAST = Amount(tokens=1, micro_usd=1)
 LEAST_BUDGET = Amount(tokens=LOWEST_BUDGET, micro_usd=LOWEST_BUDGET_MICRO_USD)
 
 
-def parse_tokens(text: str, name: str, lowest: int = 1, highest: int = MOST_TOKENS) -> int:
+def parse_tokens(text: str, name: str, lowest: int = 1, highest: int = MOST.tokens) -> int:
     """A number of tokens. Raises BadInput with the option's name and what it allows."""
     allowed = f"{name} takes {lowest:,} to {highest:,} tokens, written like 30k, 1.5M or 600_000"
     try:
@@ -70,16 +68,9 @@ def parse_tokens(text: str, name: str, lowest: int = 1, highest: int = MOST_TOKE
 def parse_limit(text: str, name: str, least: Amount = LEAST) -> Limit:
     """Tokens, dollars or both, at least `least` of each. Raises BadInput with the option's name and what it takes."""
     try:
-        limit = read_limit(text)
+        return bounded_limit(text, least)
     except ValueError as error:
-        raise BadInput(f"{name} takes {WRITTEN}; {one_line(text)!r} is no such amount{about_commas(text)}") from error
-    ranges = ((limit.tokens, least.tokens, MOST_TOKENS), (limit.micro_usd, least.micro_usd, MOST_MICRO_USD))
-    if not all(given is None or lowest <= given <= most for given, lowest, most in ranges):
-        raise BadInput(
-            f"{name} takes {least.tokens:,} to {MOST_TOKENS:,} tokens, {dollars(least.micro_usd)} to "
-            f"{dollars(MOST_MICRO_USD)}, or both; not {one_line(text)!r}"
-        )
-    return limit
+        raise BadInput(f"{name} takes {error}") from error
 
 
 def parse_budget(text: str, name: str) -> Limit:

@@ -44,7 +44,7 @@ from waystation.cli.submit import text_of
 from waystation.client import client_for
 from waystation.client.sessions import DocumentsAnswer, ForkWish
 from waystation.client.task_json import CancelJson, SessionJson, task_json
-from waystation.domain.amount import Amount, Limit, amount_text, cents, limit_text, short_tokens
+from waystation.domain.amount import UNLIMITED, Amount, Limit, amount_text, cents, limit_text, short_tokens
 from waystation.domain.details import MARKS, cost_text, span_text
 from waystation.domain.documents import REMOVED_NAME, Document
 from waystation.domain.errors import Unreachable
@@ -268,7 +268,6 @@ async def _fork(settings: Settings, task: str, wish: ForkWish, *, detach: bool, 
         return await see_through(client, settings, submitted.task_id, detach=detach, as_json=as_json)
 
 
-UNLIMITED = "unlimited"
 MOST_SESSIONS = 1_000
 
 

@@ -5,9 +5,12 @@ from decimal import Decimal
 
 from pydantic import model_validator
 
+from waystation.domain.foreign import one_line
 from waystation.domain.value import Value
 from waystation.patterns import proven
 
+UNLIMITED = "unlimited"
+"""Written in the place of an amount, where there may be none."""
 WRITTEN = "tokens like 600k, 1.5M or 600_000, dollars like $2.00, or both like 600k+$2.00"
 """How people write amounts."""
 _WHOLE = r"(?:[1-9]\d{0,2}(?:[,_]\d{3}){1,20}|\d{1,60})"
@@ -138,6 +141,10 @@ class Limit(Value):
         return Amount(tokens=self.tokens or 0, micro_usd=self.micro_usd or 0)
 
 
+MOST = Amount(tokens=1_000_000_000, micro_usd=1_000_000 * 1_000_000)
+"""That people write at once."""
+
+
 def dollars(micro_usd: int) -> str:
     """Millionths of a dollar as dollars: whole cents where that is exact, else up to six places."""
     text = f"{micro_usd / 1_000_000:.6f}".rstrip("0")
@@ -210,3 +217,18 @@ def read_limit(text: str) -> Limit:
             read_tokens(part) if money is None else int(Decimal(money[1].translate(_NO_SEPARATORS)) * 1_000_000)
         )
     return Limit(**units)
+
+
+def bounded_limit(text: str, least: Amount, most: Amount = MOST) -> Limit:
+    """Tokens, dollars or both, at least and at most so many of each. Raises ValueError: what may be written."""
+    try:
+        limit = read_limit(text)
+    except ValueError as error:
+        raise ValueError(f"{WRITTEN}; {one_line(text)!r} is no such amount{about_commas(text)}") from error
+    ranges = ((limit.tokens, least.tokens, most.tokens), (limit.micro_usd, least.micro_usd, most.micro_usd))
+    if not all(given is None or lowest <= given <= highest for given, lowest, highest in ranges):
+        raise ValueError(
+            f"{least.tokens:,} to {most.tokens:,} tokens, {dollars(least.micro_usd)} to {dollars(most.micro_usd)}, "
+            f"or both; not {one_line(text)!r}"
+        )
+    return limit

@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
-from itertools import groupby
+from itertools import chain, groupby, starmap
 from typing import Annotated, Literal, NamedTuple, final
 
 from pydantic import Field, JsonValue, StringConstraints
 
-from waystation.domain.lookalikes import CLOSING, OPENING, READINGS, SEPARATORS
+from waystation.domain.lookalikes import CLOSING, OPENING, READINGS, SEPARATORS, UNSEEN
 from waystation.domain.privacy import PLACEHOLDER, Redacted, beginning
 from waystation.domain.roles import AgentRole
 from waystation.domain.value import Value
@@ -26,36 +26,34 @@ from waystation.patterns import proven
 
 _PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"} | {0x7F: "␡"}
 """Who reads a command that was smuggled in should see that it was."""
-
-
-def _unseen() -> Iterator[int]:
-    yield from range(0x80, 0xA0)  # C1: one sign begins a sequence
-    yield 0x061C
-    yield from range(0x200E, 0x2010)  # marks of direction
-    yield from range(0x202A, 0x202F)  # embeddings and overrides
-    yield from range(0x2066, 0x2070)  # isolates, and the deprecated ones behind them
-    yield from range(0xD800, 0xE000)  # halves of characters, which no stream can encode
-    yield from range(0xFFF9, 0xFFFC)  # interlinear annotations
-    yield from range(0xE0000, 0xE0080)  # tags: what nobody sees and models read
-
-
-_PLAIN = _PICTURES | dict.fromkeys(_unseen(), "�") | {0x2028: "\n", 0x2029: "\n"}
-_IN_JSON = {
-    code: f"\\u{code:04x}" if code <= 0xFFFF else f"\\ud{0xB40:03x}\\u{0xDC00 + (code & 0x3FF):04x}"
-    for code in _PLAIN
-    if code > 0x1F
-}
-"""U+E0000 to U+E007F share their first half. Controls below U+0020 are escaped in any JSON, or stand between values."""
+_STEERING = (
+    *((0x80, 0xA0), (0x061C, 0x061D), (0x200E, 0x2010), (0x202A, 0x202F), (0x2066, 0x2070)),
+    *((0xD800, 0xE000), (0xFFF9, 0xFFFC), (0xE0000, 0xE0080)),
+)
+"""C1, of which one sign begins a sequence; marks of direction, embeddings, overrides and isolates; halves of signs;
+annotations; tags, which models read. Each up to before its end.
+"""
+_JOINERS, _JOINED = "\u200c\u200d\ufe0e\ufe0f", "[\u0300-\u1fff\u2190-\U0010ffff]"
+_SHOWN = _PICTURES | dict.fromkeys(chain(*starmap(range, _STEERING)), "�") | {0x2028: "\n", 0x2029: "\n"}
+_NOTHING = dict.fromkeys(map(ord, UNSEEN.difference(_JOINERS, map(chr, _SHOWN))), "")
+_PLAIN = _NOTHING | _SHOWN
+_IN_JSON = {code: json.dumps(chr(code))[1:-1] for code in _PLAIN if code > 0x1F}
+"""Controls below U+0020 are escaped in any JSON, or stand between values."""
+_STRAY = proven(
+    rf"(?<!{_JOINED})[\u200c\u200d]|[\u200c\u200d](?!{_JOINED})"
+    r"|(?<![#*0-9©®\u203c-\u23ff\u2460-\u33ff\U0001f000-\U0001faff])[\ufe0e\ufe0f]"
+)
+"""A joiner shapes letters of some scripts and pictures, a selector a picture: elsewhere only models read them."""
 
 
 def plain(text: str) -> str:
-    """The text with controls as pictures (`␛`) and other unseen signs as `�`; line ends and tabs stay."""
-    return text.replace("\r\n", "\n").translate(_PLAIN)
+    """Without what shows nothing, controls as pictures (`␛`), other unseen signs as `�`; line ends and tabs stay."""
+    return _STRAY.sub("", text.replace("\r\n", "\n").translate(_PLAIN))
 
 
 def plain_json(written: str) -> str:
     """JSON of the same value, with such signs as escapes."""
-    return written.translate(_IN_JSON)
+    return _STRAY.sub(lambda found: json.dumps(found[0])[1:-1], written).translate(_IN_JSON)
 
 
 _MOST_CHARACTERS, LONGEST_NOTE = 300, 2_000
@@ -110,7 +108,8 @@ def followed(*parts: str) -> Tagged:
 
 def one_line(text: str, most: int = _MOST_CHARACTERS) -> str:
     """A name or a title, which others chose: without line ends, our tags, and characters that nobody sees."""
-    shown = "".join(character if character.isprintable() else " " for character in text[: 4 * most])
+    seen = _STRAY.sub("", text[: 4 * most].translate(_NOTHING))
+    shown = "".join(character if character.isprintable() else " " for character in seen)
     words = " ".join(_defused(shown, TAGS, "(").split())
     return words if len(words) <= most and len(text) <= 4 * most else f"{words[: most - 1]}…"
 

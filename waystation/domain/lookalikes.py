@@ -1,6 +1,6 @@
-"""Letters and signs that are taken for those of a tag.
+"""Letters and signs that are taken for those of a tag, and signs that show nothing.
 
-Written by `make lookalikes` from homoglyphs_fork 2.1.2 and Unicode 14.0.0; not by hand.
+Written by `make lookalikes` from homoglyphs_fork 2.1.2 and regex 2026.11.15, and Unicode 14.0.0; not by hand.
 """
 
 from collections.abc import Iterator
@@ -208,6 +208,10 @@ _SEPARATORS = """
 2f 3a 2f8 589 5c3 703-704 903 a83 16ec 1735 1803 1809 2041 2044 205a 2215 2236 2571 27cb 29f4 29f6 29f8 2a74
 2afb 2afd 2f03 31d3 a789 fe13 fe30 fe55 ff0f ff1a 11dd9 1d23a e002f e003a
 """
+_UNSEEN = """
+ad 34f 61c 115f-1160 17b4-17b5 180b-180f 200b-200f 202a-202e 2060-206f 3164 fe00-fe0f feff ffa0 fff0-fff8
+1bca0-1bca3 1d173-1d17a e0000-e0fff
+"""
 
 
 def _signs(written: str) -> frozenset[str]:
@@ -233,3 +237,5 @@ CLOSING = _signs(_CLOSING)
 """What is taken for its end."""
 SEPARATORS = _signs(_SEPARATORS)
 """What is taken for a colon or a slash."""
+UNSEEN = _signs(_UNSEEN)
+"""What shows nothing by itself: fillers, selectors of variants, joiners, marks of direction, tags."""

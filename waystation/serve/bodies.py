@@ -17,7 +17,7 @@ from waystation.client import Client
 from waystation.client.remote import ClientCall
 from waystation.client.sessions import CONTROL, ForkWish
 from waystation.client.task_json import CancelJson
-from waystation.domain.amount import Amount, Limit, read_limit
+from waystation.domain.amount import UNLIMITED, Amount, Limit, bounded_limit, read_limit
 from waystation.domain.approvals import Verified
 from waystation.domain.budget import Mode
 from waystation.domain.errors import BadInput, WaystationError
@@ -25,7 +25,15 @@ from waystation.domain.foreign import ServerNames, one_line, plain
 from waystation.domain.memory import Excerpt, MemoryQuery
 from waystation.domain.procedures import Procedures
 from waystation.domain.signals import Action, Answer, EditInput
-from waystation.domain.task import SourceDocument, TaskRequest, TaskRow, TaskTerms, own_session
+from waystation.domain.task import (
+    LOWEST_BUDGET,
+    LOWEST_BUDGET_MICRO_USD,
+    SourceDocument,
+    TaskRequest,
+    TaskRow,
+    TaskTerms,
+    own_session,
+)
 from waystation.domain.value import Input
 from waystation.serve.access import Who
 from waystation.serve.listeners import Feed
@@ -104,7 +112,7 @@ class Grant(Input):
     """An answer that approves. Without an amount, what was asked for."""
 
     request_id: str = Field(min_length=1, max_length=200)
-    add: str | None = Field(default=None, max_length=60)
+    add: str | None = Field(default=None, min_length=1, max_length=60)
     by: str = Field(default="", max_length=200)
     note: str = Field(default="", max_length=2_000)
 
@@ -151,9 +159,9 @@ class NewFork(Input):
 
 
 class SessionLimit(Input):
-    """What all tasks of a session may spend; null: without a limit."""
+    """What all tasks of a session may spend; null or `unlimited`: without a limit."""
 
-    budget: str | None = Field(max_length=60)
+    budget: str | None = Field(min_length=1, max_length=60)
 
 
 def fault_words(message: str) -> str:
@@ -243,7 +251,11 @@ async def usual_terms(client: Client, tenant: str) -> TaskTerms | None:
 
 async def limit_session(client: Client, session: str, budget: str | None) -> Limit:
     """What all tasks of a session may spend together from now on; without a budget no limit. Raises BadInput."""
-    limit = written_limit(budget) or Limit()
+    least = Amount(tokens=LOWEST_BUDGET, micro_usd=LOWEST_BUDGET_MICRO_USD)
+    try:
+        limit = Limit() if budget in {None, UNLIMITED} else bounded_limit(budget or "", least)
+    except ValueError as error:
+        raise BadInput(f"a session's budget is {error}") from error
     await client.set_session_limit(session, limit)
     return limit
 

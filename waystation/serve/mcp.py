@@ -16,7 +16,7 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError, UnexpectedToolError
-from mcp.server.mcpserver.resolve import Elicit, Resolve
+from mcp.server.mcpserver.resolve import Elicit, ElicitationResult, Resolve
 from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
@@ -58,6 +58,7 @@ from waystation.serve.mcp_tasks import (
     FollowedTasks,
     doing_line,
     faults_text,
+    filled_in,
     made_plain,
     not_to_approve,
     only_declared,
@@ -177,14 +178,14 @@ async def approve_request(
     ctx: Ctx,
     task: Task,
     one: RequestMeant,
-    grant: Annotated[PersonsGrant | None, Resolve(form_for)],
+    form: Annotated[ElicitationResult[PersonsGrant], Resolve(form_for)],
     request_id: RequestId = None,
     amount: Annotated[str, Field(max_length=60, description="Only where assistants may answer: 50k, or $0.25.")] = "",
     note: Annotated[str, Field(max_length=2_000, description="Only where assistants may answer.")] = "",
 ) -> AnsweredRequest:
     """Grant what a task asks for. Where the client can, this shows the person a form: ask nobody beforehand."""
     del task, request_id  # by these `looked_up_request` has found it
-    said = PersonsGrant(amount=amount, note=note) if grant is None else grant
+    said = filled_in(form) or PersonsGrant(amount=amount, note=note)
     return _answered(one, await assistant_of(ctx).approve(one, said.amount, said.note))
 
 
@@ -438,6 +439,11 @@ def _sentence(error: ToolError | ResourceError) -> str | None:
     match error.__cause__:
         case ValidationError() as faults:
             return faults_text(faults)
+        case (
+            ToolError(__cause__=ValidationError() as faults)
+            | ToolError(__cause__=ValueError(__cause__=ValidationError() as faults))
+        ):
+            return f"the form came back with what it does not take, and nothing was granted: {faults_text(faults)}"
         case WaystationError() | ToolError() as known if not isinstance(known, UnexpectedToolError):
             return plain(str(known))
         case _:

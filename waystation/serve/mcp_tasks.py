@@ -11,7 +11,7 @@ from datetime import UTC
 from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp.server.elicitation import render_elicitation_schema
+from mcp.server.elicitation import ElicitationResult, render_elicitation_schema
 from mcp.server.extension import Extension, MethodBinding
 from mcp.server.mcpserver import require_client_extension
 from mcp.shared.exceptions import MCPError
@@ -37,7 +37,7 @@ from waystation.domain.errors import BadInput, Unreachable, WaystationError
 from waystation.domain.foreign import one_line, plain, plain_json
 from waystation.domain.task import TaskPhase
 from waystation.domain.value import every_name, malformed, mapped
-from waystation.serve.assistants import AcceptedTask, Assistant, PersonsAnswer
+from waystation.serve.assistants import AcceptedTask, Assistant, PersonsAnswer, PersonsGrant
 from waystation.serve.bodies import faults_line
 from waystation.serve.principals import Answers
 from waystation.serve.task_page import asking_text
@@ -101,6 +101,17 @@ def shows_forms(capabilities: ClientCapabilities | None) -> bool:
     """Whether a client with these shows its person forms."""
     able = capabilities.elicitation if capabilities is not None else None
     return able is not None and (able.form is not None or able.url is None)
+
+
+def filled_in(form: ElicitationResult[PersonsGrant]) -> PersonsGrant | None:
+    """What a person wrote; None where nobody had to be asked. Raises BadInput: it was closed without an answer."""
+    if form.action == "accept":
+        return form.data
+    closed = "declined" if form.action == "decline" else "closed"
+    raise BadInput(
+        f"the person {closed} the form, so nothing was granted and the request still waits: `approve` shows the form "
+        "again, and `deny` refuses it for good"
+    )
 
 
 def not_to_approve(one: PendingApproval, answers: Answers, *, forms: bool) -> str | None:

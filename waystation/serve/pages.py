@@ -222,7 +222,7 @@ async def session_limit_by_form(request: Request, client: Asking) -> HTMLRespons
     """Set what all tasks of a session may spend together; nothing given: without a limit."""
     async with _form(request) as form:
         name, budget = _field(form, "name"), _field(form, "budget")
-    limit_set = await limit_session(client, name, budget)
+    limit_set = await limit_session(client, name, budget.strip() or None)
     tasks = await client.tasks(TaskFilter(session=name))
     return _page(request, "session.html", session=name, tasks=tasks, newest=NEWEST, now=utc_now(), limit_set=limit_set)
 

@@ -75,10 +75,14 @@ def for_what(one: PendingApproval) -> Sequence[tuple[str, str]]:
     return tuple(rows)
 
 
+_NO_QUOTES = str.maketrans(dict.fromkeys('“”„‟«»"', "'"))
+"""A title that closes its quotation would go on as a word of ours."""
+
+
 def asking_text(one: PendingApproval) -> str:
     """What is asked, in a text, the same whenever it is said: an answer counts for what the person has read."""
     request = one.approval
-    about = f"in {one.task_id}, “{one_line(one.title)}”"
+    about = f"in {one.task_id}, “{one_line(one.title).translate(_NO_QUOTES)}”"
     told = "\n".join(f"{name}: {one_line(words)}" for name, words in for_what(one) if words)
     if request.about_plan:
         return f"A {plan_waits(request)[0]} {about}.\n{told}"
