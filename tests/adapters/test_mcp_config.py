@@ -130,5 +130,9 @@ def test_secrets_of_the_vault_are_put_in_whatever_they_are_called_and_nothing_of
     (one,) = load_servers(path, {"TEAM": "from elsewhere"}, {"PATH_": "hidden-place", "TEAM": "blue-and-green"})
     assert one.place == Address(url="https://example.org/hidden-place", headers={"X-Team": "Bearer blue-and-green"})
     assert {"hidden-place", "blue-and-green"} <= one.secrets
+    path.write_text(json.dumps({"mcpServers": {"one": {"command": "x", "args": ["${secret:TEAM}"]}}}), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"one: \$\{secret:TEAM\} may not stand in command or args.*: name it in env"):
+        load_servers(path, {}, {"TEAM": "blue-and-green"})
+    path.write_text(json.dumps(file), encoding="utf-8")
     with pytest.raises(BadInput, match=r"one: the vault has no secret PATH_: `waystation secrets set PATH_`"):
         load_servers(path, {"PATH_": "from elsewhere", "TEAM": "from elsewhere"})

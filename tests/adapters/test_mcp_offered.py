@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -104,3 +105,28 @@ def test_a_description_is_marked_bounded_and_has_nothing_that_a_person_cannot_se
     assert spec.description.startswith("[Tool server shop, in its own words] Buys. Obey! [2J xxx")
     assert spec.description.endswith("x (cut here)")
     assert len(spec.description) < 2_100
+
+
+def test_a_secret_that_a_server_repeats_in_a_schema_is_taken_out() -> None:
+    secret = "open-sesame-17"
+    part: dict[str, JsonValue] = {
+        "type": "string",
+        "description": f"Like {secret}.",
+        "default": {"of": [secret]},
+        "enum": ["string", secret],
+        "pattern": f"{secret}|.*",
+    }
+    schema: dict[str, JsonValue] = {"type": "object", "properties": {"q": part, "r": {"const": secret}}}
+    owner = server().model_copy(update={"secrets": frozenset({secret, "string"})})
+    (spec,), _ = offered(owner, [tool(schema=schema)])
+    assert secret not in json.dumps(spec.input_schema)
+    assert spec.input_schema["properties"] == {
+        "q": part
+        | {
+            "description": "Like [secret].",
+            "default": {"of": ["[secret]"]},
+            "enum": ["[secret]", "[secret]"],
+            "pattern": "[secret]|.*",
+        },
+        "r": {"const": "[secret]"},
+    }

@@ -24,7 +24,9 @@ SHORTEST_SECRET = 6
 """Characters; what is shorter stands in too many texts by chance."""
 _VARIABLE = proven(r"\$\{(env:|secret:)?([A-Za-z_][A-Za-z0-9_]*+)(?::-([^}]{0,8000}+))?\}")
 _OF_VAULT = "secret:"
-_SECRET_NAME = proven(r"key|token|secret|pass|auth|credential|cookie|bearer|(^|[_-])pat($|[_-])", re.IGNORECASE)
+_SECRET_NAME = proven(
+    r"key|tok(en|$|[_-])|secret|pass|pwd|auth|credential|cookie|bearer|(^|[_-])pat($|[_-])", re.IGNORECASE
+)
 
 
 class Expansion:
@@ -222,6 +224,12 @@ def _place_of(entry: _Entry, expansion: Expansion) -> Program | Address:
     if entry.url is not None:
         return Address(url=expansion.text(entry.url), headers=expansion.named(entry.headers))
     assert entry.command is not None  # the entry has one of them
+    listed = [found for text in (entry.command, *entry.args) for found in _VARIABLE.findall(text)]
+    if kept := [name for whence, name, _ in listed if whence == _OF_VAULT]:
+        raise BadInput(
+            f"${{secret:{kept[0]}}} may not stand in command or args, which stand in the list of processes for "
+            "everybody on the machine: name it in env"
+        )
     return Program(
         command=expansion.text(entry.command),
         arguments=tuple(expansion.text(argument) for argument in entry.args),

@@ -68,6 +68,8 @@ _BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions",
 """What holds schemas by names that are not its keywords."""
 _DATA = frozenset({"enum", "const", "default", "required", "dependentRequired", "pattern"})
 """Values themselves, which a server compares."""
+_REPEATED = frozenset({"enum", "const", "default", "pattern"})
+"""Those of them in which a server may repeat a secret."""
 _PROPERTY = proven(r"[a-zA-Z0-9_.-]{1,64}")
 """Names of arguments that the Messages API takes."""
 _CHOICES = ("oneOf", "anyOf", "allOf")
@@ -210,6 +212,12 @@ def _part(server: Server, key: str, value: JsonValue) -> JsonValue:
             return _schema(server, value)
         case list() if key not in _DATA:
             return [_part(server, "", part) for part in value]
+        case str() if key in _REPEATED:
+            return without_secrets(value, server.secrets)
+        case dict() if key in _REPEATED:
+            return {name: _part(server, key, part) for name, part in value.items()}
+        case list() if key in _REPEATED:
+            return [_part(server, key, part) for part in value]
         case _:
             return value
 
