@@ -42,7 +42,7 @@ from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.children import python, search_path
 from waystation.cli.console import OK, UNREACHABLE, print_json, print_text, say
 from waystation.cli.options import JsonOption
-from waystation.cli.serve import pages_beside, say_pages, with_pages
+from waystation.cli.serve import last_line, pages_beside, pages_line, say_pages, with_pages
 from waystation.domain.errors import BadInput, Unreachable, WaystationError
 from waystation.domain.value import Value
 from waystation.files import opened_private, own_folder, private_folder
@@ -238,7 +238,7 @@ async def _dev(settings: Settings) -> None:
             async with pages_beside(settings) as address:
                 served = run.model_copy(update={"pages": address})
                 write_run_file(settings.run_file, served)
-                say_pages(served)
+                say_pages(served, settings)
                 await while_alive(run)
     except asyncio.CancelledError:
         say("stopped; tasks go on when it runs again")
@@ -351,7 +351,7 @@ def _text(found: StatusJson) -> str:
         server = f"server {found.address}, namespace {found.namespace}, UI {found.ui_url or 'unknown'}"
     lines = [server, f"home {found.home}"]
     if found.pages:
-        lines.append(f"pages {found.pages} (tell nobody)")
+        lines.append(pages_line(found.pages))
     if found.codec_endpoint:
         lines.append(
             f"payloads are encrypted; your browser's codec endpoint for the UI: {found.codec_endpoint} (tell nobody)"
@@ -373,9 +373,10 @@ def up() -> None:
     """Start `waystation dev` in the background; it outlives this terminal. `waystation down` stops it."""
     for sentence in unknown_variables():
         say(sentence)
-    run = asyncio.run(_up(Settings()))
+    settings = Settings()
+    run = asyncio.run(_up(settings))
     say_where(run)
-    say_pages(run)
+    say_pages(run, settings)
 
 
 async def _up(settings: Settings) -> RunFile:
@@ -396,7 +397,7 @@ async def _up(settings: Settings) -> RunFile:
         if process is not None:
             process.terminate()
         raise Unreachable(f"it was not ready in {START_SECONDS} s: {log}") from error
-    raise Unreachable(f"it ended before it was ready: {_last_line(log)} ({log})")
+    raise Unreachable(f"it ended before it was ready: {last_line(log)} ({log})")
 
 
 def _start(log: Path) -> subprocess.Popen[bytes]:
@@ -419,11 +420,6 @@ async def _workers_poll(settings: Settings) -> bool:
         return not await temporal.unattended_queues()
     except Unreachable:
         return False
-
-
-def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
 
 
 @app.command()

@@ -14,8 +14,9 @@ from datetime import datetime
 from getpass import getpass
 from pathlib import Path
 from secrets import token_hex
-from socket import create_server, socket
+from socket import create_connection, create_server, socket
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -76,8 +77,8 @@ def serve(
         asyncio.run(_serve(settings, identities, taken, names))
 
 
-PAGES_SECONDS, PAGES_LOOK_SECONDS = 60, 0.2
-"""Until it has printed its address, and between two looks."""
+PAGES_SECONDS, PAGES_LOOK_SECONDS, ANSWERS_SECONDS = 60, 0.2, 2.0
+"""Until it has printed its address, between two looks, and until somebody has taken a connection."""
 
 
 @asynccontextmanager
@@ -118,10 +119,28 @@ async def with_pages(path: Path, run: RunFile) -> RunFile:
     return run
 
 
-def say_pages(run: RunFile) -> None:
-    """Tell a person where pages are, if they are served."""
+def say_pages(run: RunFile, settings: Settings) -> None:
+    """Tell a person where pages are, or why they are not served."""
     if run.pages:
         say(f"Pages {run.pages} (for this run; tell nobody)")
+    elif run.pages is not None and settings.pages:
+        log = settings.logs_folder / "serve.log"
+        say(f"No pages: {last_line(log)} ({log})")
+
+
+def pages_line(address: str) -> str:
+    """Where they are, and whether anybody listens there."""
+    there = urlsplit(address)
+    with suppress(OSError), create_connection((there.hostname, there.port), timeout=ANSWERS_SECONDS):
+        return f"pages {address} (tell nobody)"
+    again = "their log is logs/serve.log, and `waystation down` and `waystation up` start them again"
+    return f"pages {there.scheme}://{there.netloc} do not answer: {again}"
+
+
+def last_line(log: Path) -> str:
+    """Why what wrote it ended, most likely."""
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"
 
 
 def _free_address() -> str:

@@ -6,7 +6,7 @@ An assistant is a program that other people's words reach, too: it may do what w
 import asyncio
 import fcntl
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Literal, Self
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -274,7 +274,7 @@ class Assistant:
         if one.path is not None:
             return await self._from_files(one.path, one.name)
         address = _address(one.uri or "")
-        if address.scheme == "file" and address.netloc in {"", "localhost"} and address.path.startswith("/"):
+        if address.scheme == "file" and address.netloc.lower() in {"", "localhost"} and address.path.startswith("/"):
             return await self._from_files(unquote(address.path), one.name)
         return Loaded(documents=await self._from_task(one, address))
 
@@ -405,10 +405,11 @@ class Assistant:
 
 
 def _address(written: str) -> SplitResult:
-    try:
-        return urlsplit(written)
-    except ValueError:
-        raise _no_resource(written) from None
+    with suppress(ValueError):
+        address = urlsplit(written)
+        if written.isprintable() and not address.query and not address.fragment:  # else a part would be passed over
+            return address
+    raise _no_resource(written)
 
 
 def _no_resource(written: str) -> BadInput:
