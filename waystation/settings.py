@@ -52,6 +52,7 @@ from waystation.settings_text import (
     WrittenBudget,
     WrittenTokens,
     read_config,
+    trace_faults,
     variables_of,
 )
 
@@ -367,7 +368,8 @@ SAID = frozenset({"true", "1", "span_only", "span_and_event"})
 def trace_target() -> TraceTarget | None:
     """None: spans are not asked for, as long as no variable names an exporter or an endpoint.
 
-    Raises BadInput for an exporter, a protocol or an address by which nothing can be sent.
+    Raises BadInput for an exporter, a protocol or an address by which nothing can be sent, and for what would end the
+    SDK or be passed over by it.
     """
     given = _environment()
     endpoint, protocol = (
@@ -384,6 +386,8 @@ def trace_target() -> TraceTarget | None:
             "OTEL_EXPORTER_OTLP_PROTOCOL: spans are sent by `http/protobuf` alone; OTEL_EXPORTER_OTLP_TRACES_PROTOCOL "
             "says so for them, and leaves other programs their own"
         )
+    if fault := next(trace_faults(given), ""):
+        raise BadInput(fault)
     said = given.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "").strip().lower()
     return TraceTarget(_shown(endpoint or "http://localhost:4318"), said=said in SAID)
 

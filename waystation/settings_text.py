@@ -4,6 +4,7 @@ The config file: TOML with settings under their lower-case names, and nothing th
 """
 
 import json
+import os
 import re
 import shlex
 import socket
@@ -331,3 +332,69 @@ def named_among(tables: Mapping[str, NamedEndpoint | _Rows]) -> dict[str, NamedE
 
 
 WrittenEndpoints = Annotated[dict[str, _EndpointTable], NoDecode, WrittenTable, AfterValidator(_well_named)]
+
+
+_SPAN_LIMITS = (
+    *(f"OTEL_{of}ATTRIBUTE_COUNT_LIMIT" for of in ("", "SPAN_", "EVENT_", "LINK_")),
+    *(f"OTEL_{of}ATTRIBUTE_VALUE_LENGTH_LIMIT" for of in ("", "SPAN_")),
+    *(f"OTEL_SPAN_{of}_COUNT_LIMIT" for of in ("EVENT", "LINK")),
+)
+_BATCH_SIZE, _QUEUE_SIZE = "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "OTEL_BSP_MAX_QUEUE_SIZE"
+_BATCHES = {_BATCH_SIZE: 512, _QUEUE_SIZE: 2_048, "OTEL_BSP_SCHEDULE_DELAY": 5_000, "OTEL_BSP_EXPORT_TIMEOUT": 30_000}
+"""With what OpenTelemetry has where they are not set."""
+_RATIOS = frozenset({"traceidratio", "parentbased_traceidratio"})
+_SAMPLERS = (
+    frozenset({f"{based}always_{switch}" for based in ("", "parentbased_") for switch in ("on", "off")}) | _RATIOS
+)
+_SECONDS_AT_MOST = 86_400.0
+
+
+def trace_faults(given: Mapping[str, str]) -> Iterator[str]:
+    """What OpenTelemetry's SDK would end the process for, or pass over in silence: each by its variable, not shown."""
+    for name in _SPAN_LIMITS:
+        if given.get(name, "").strip() and _whole(given[name]) is None:
+            yield f"{name}: it is no whole number"
+    sizes = {name: _whole(given[name]) if name in given else usual for name, usual in _BATCHES.items()}
+    yield from (f"{name}: it is no whole number above 0" for name, size in sizes.items() if not size)
+    if (sizes[_BATCH_SIZE] or 0) > (sizes[_QUEUE_SIZE] or 0):
+        yield f"{_BATCH_SIZE} (512 where it is not set) is more than {_QUEUE_SIZE} (2048)"
+    sampler = given.get("OTEL_TRACES_SAMPLER", "always_on").lower()
+    if sampler not in _SAMPLERS:
+        yield f"OTEL_TRACES_SAMPLER: it is none of {', '.join(sorted(_SAMPLERS))}"
+    if sampler in _RATIOS and not 0 <= _number(given.get("OTEL_TRACES_SAMPLER_ARG", "1")) <= 1:
+        yield "OTEL_TRACES_SAMPLER_ARG: it is no number from 0 to 1"
+    yield from _export_faults(given)
+
+
+def _export_faults(given: Mapping[str, str]) -> Iterator[str]:
+    """Those of variables that traces share with what else is sent by OTLP, or have of their own."""
+
+    def meant(name: str) -> tuple[str, str]:
+        own, shared_one = f"OTEL_EXPORTER_OTLP_TRACES_{name}", f"OTEL_EXPORTER_OTLP_{name}"
+        return (own, given[own]) if own in given else (shared_one, given.get(shared_one, ""))
+
+    named, seconds = meant("TIMEOUT")
+    if seconds and not 0 < _number(seconds) <= _SECONDS_AT_MOST:
+        yield f"{named}: it is no number of seconds above 0, up to a day"
+    named, compression = meant("COMPRESSION")
+    if compression.strip().lower() not in {"", "none", "gzip", "deflate"}:
+        yield f"{named}: it is none of none, gzip, deflate"
+    for named, path in map(meant, ("CERTIFICATE", "CLIENT_KEY", "CLIENT_CERTIFICATE")):
+        if path and not os.access(path, os.R_OK):
+            yield f"{named}: there is no file at its path that can be read"
+
+
+def _whole(written: str) -> int | None:
+    digits = written.strip()
+    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) <= _MOST_DIGITS else None
+
+
+def _number(written: str) -> float:
+    """Less than any that means something, where it is none."""
+    try:
+        return float(written)
+    except ValueError:
+        return -1.0
+
+
+_MOST_DIGITS = 9

@@ -287,6 +287,7 @@ class ListNotifier:
     """A `Notifier` that keeps what it is given."""
 
     def __init__(self) -> None:
+        self.name = "the list"
         self.sent: list[tuple[Notice, str | None]] = []
         """Every notice that was taken, with the link that came with it."""
         self.failing = False

@@ -27,7 +27,7 @@ from activities.tasks import NoticeActivities
 from waystation import __version__
 from waystation.adapters.clock import utc_now
 from waystation.adapters.documents.sources import Loaded, load_documents
-from waystation.adapters.hooks import CommandHook, Messages, PostedHook, Several, Webhook
+from waystation.adapters.hooks import CommandHook, Messages, PostedHook, Webhook
 from waystation.adapters.prices import load_prices
 from waystation.adapters.store.sql_store import SqlStore
 from waystation.adapters.temporal.connect import Target, find_target, workflow_link
@@ -237,11 +237,9 @@ async def opened_notices(settings: Settings, target: Target) -> AsyncGenerator[N
     Raises BadInput for an address that cannot be used.
     """
     link = partial(task_link, settings.page, target)
-    if not settings.tells:
-        yield NoticeActivities(None, link)
-        return
-    async with aclosing(Several(notifiers(settings))) as several:
-        yield NoticeActivities(several, link)
+    async with AsyncExitStack() as stack:
+        told = [await stack.enter_async_context(aclosing(one)) for one in notifiers(settings)]
+        yield NoticeActivities(told, link)
 
 
 def task_link(page: str | None, target: Target, task_id: str) -> str | None:

@@ -72,6 +72,8 @@ GRACE = timedelta(seconds=20)
 """So long legs may take to reach a turn boundary when the worker stops."""
 STICKY = timedelta(seconds=2)
 """So long the server waits for the worker that knows a workflow before it asks any other: a killed one never comes."""
+NOTICES_HEARD_WITHIN = timedelta(milliseconds=100)
+"""So soon the server knows who took a notice, for the attempt after one whose worker was killed."""
 _PREFIX = "waystation-"
 
 
@@ -147,6 +149,7 @@ def workflows_worker(shop: Workshop) -> Worker:
             shop.schedules.pause,
         ],
         interceptors=shop.attempts,
+        max_heartbeat_throttle_interval=NOTICES_HEARD_WITHIN,
         workflow_runner=shop.runner,
         sticky_queue_schedule_to_start_timeout=STICKY,
         graceful_shutdown_timeout=GRACE,

@@ -11,9 +11,9 @@ from temporalio.envconfig import ClientConfigProfile
 
 from tests.unit.notice_values import ASKED, ended
 from tests.webhook_server import HANG, SECRET, Answer, WebhookServer, running_webhook
-from waystation.adapters.hooks import GATHER_S, MESSAGE_PATIENCE_S, Messages, Several, Webhook
+from waystation.adapters.hooks import GATHER_S, MESSAGE_PATIENCE_S, Messages
 from waystation.adapters.temporal.connect import Target
-from waystation.domain.errors import BadInput, WebhookRefused, WebhookUnavailable
+from waystation.domain.errors import BadInput, WebhookUnavailable
 from waystation.domain.task import TaskPhase
 from waystation.ports import Notifier
 from waystation.settings import Settings
@@ -145,31 +145,6 @@ async def test_a_redirect_is_no_taking_and_nobody_else_is_told(status: int, aske
                     await messages.send(ASKED, None)
         assert [one for one, _ in server.asked] == [status]
         assert inside.paths == set()
-
-
-async def test_of_several_only_those_are_told_again_that_did_not_take_it() -> None:
-    async with (
-        running_webhook() as takes,
-        running_webhook(Answer(500), Answer()) as fails,
-        messages_to(takes) as messages,
-        aclosing(Webhook(SecretStr(fails.url))) as webhook,
-    ):
-        several = Several((messages, webhook))
-        with pytest.raises(WebhookUnavailable, match="answered 500"):
-            await several.send(ASKED, None)
-        await several.send(ASKED, None)
-        await several.send(DONE, None)
-    assert (len(takes.taken), len(fails.taken)) == (2, 2)
-
-
-async def test_one_that_refuses_for_good_does_not_end_it_for_another_that_may_take_it_yet() -> None:
-    async with running_webhook(Answer(500)) as away, running_webhook(Answer(404)) as gone:
-        async with aclosing(Several((Webhook(SecretStr(gone.url)), Webhook(SecretStr(away.url))))) as several:
-            with pytest.raises(WebhookUnavailable):
-                await several.send(ASKED, None)
-        async with aclosing(Several((Webhook(SecretStr(gone.url)),))) as several:
-            with pytest.raises(WebhookRefused):
-                await several.send(ASKED, None)
 
 
 def test_an_address_that_nobody_knows_is_refused_by_its_place_and_not_shown() -> None:

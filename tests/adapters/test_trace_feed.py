@@ -162,9 +162,14 @@ async def test_what_is_too_large_for_the_receiver_goes_in_smaller_parts_and_hold
     assert names(receiver.spans) == ["invoke_workflow task", "chat model", "chat model", "invoke_agent research-1"]
     assert len(receiver.raw) > 1
     receiver.most_bytes = 10
-    await worked(store, "second")
+    for name in ("second", "another"):
+        await worked(store, name)
+        await feed.send()
+    told = [record.getMessage() for record in caplog.records]
+    assert told == ["too large for the receiver, and left out: 4 spans so far"], "8 are not twice as many and more"
+    await worked(store, "one more")
     await feed.send()
-    assert "too large for the receiver" in caplog.text
+    assert caplog.records[-1].getMessage() == "too large for the receiver, and left out: 12 spans so far"
     receiver.most_bytes = None
     await begun(store, "third")
     await feed.send()

@@ -17,7 +17,9 @@ from waystation.domain.procedures import (
     MOST_SKILL_FILES,
     SKILL_CHARACTERS,
     GivenProcedure,
+    Procedure,
     SkillFile,
+    usable,
 )
 from waystation.domain.removal import FORGOTTEN, forgotten_row
 from waystation.domain.task import SourceDocument, TaskRequest
@@ -56,6 +58,7 @@ def skill_folder(folder: Path) -> Path:
         "references/datum.md": DATUM.encode(),
         "scripts/run.py": SCRIPT.encode(),
         "assets/logo.png": b"\x89PNG\xff",
+        "assets/noise.bin": b"\0\x01\0",
         "assets/long.csv": b"x" * (SKILL_CHARACTERS + 1),
         ".git/config": b"secret",
         "scripts/__pycache__/run.pyc": b"x",
@@ -78,6 +81,7 @@ def test_a_folder_with_a_skill_file_is_a_skill_with_its_texts(tmp_path: Path) ->
     assert {one.name: one.reason for one in found.left_out} == {
         "tides/.git": "hidden",
         "tides/assets/logo.png": "it is no UTF-8 text",
+        "tides/assets/noise.bin": "it is no text",
         "tides/assets/long.csv": "it has 50,001 characters, 50,000 are the most",
         "tides/scripts/__pycache__": "generated",
     }
@@ -113,6 +117,11 @@ def test_what_is_linked_from_elsewhere_is_not_carried_along(tmp_path: Path) -> N
         (b"\xff\xfe", "is no UTF-8 text"),
         (b"# Only a heading\nDo.", "the front matter of its SKILL.md lacks a name or a description"),
         (b"---\nname: tides\n---\nDo.", "lacks a name or a description"),
+        (b"---\nname: [broken\ndescription: x\n---\nDo.", "name in its SKILL.md is no plain text: put it in quotes"),
+        (b"---\nname: &a tides\ndescription: !!str x\n---\nDo.", "name and description in its SKILL.md is no plain"),
+        (b"---\nname: ../../etc/x\ndescription: x\n---\nDo.", "its SKILL.md has a name that is none: letters"),
+        (b"---\nname: '[x]'\ndescription: x\n---\nDo.", "its SKILL.md has a name that is none"),
+        (b"---\nname: " + b"x" * 65 + b"\ndescription: x\n---\nDo.", "its SKILL.md has a name that is none"),
         (b"---\nname: tides\ndescription: x\nDo.", "its front matter has no end"),
         (b"---\nname: tides\ndescription: x\n---\n", "it says nothing"),
         (b"---\nname: t\ndescription: x\n---\n" + b"x" * 50_001, "it has 50,001 characters, 50,000 are the most"),
@@ -125,6 +134,18 @@ def test_a_skill_that_cannot_be_followed_is_refused_with_cause(
         (tmp_path / "SKILL.md").write_bytes(content)
     with pytest.raises(BadInput, match=cause):
         load_skills([tmp_path])
+
+
+@pytest.mark.parametrize(
+    "name", ["pdf", "pdf-tools", "PDF Tools 2.0", "'pdf_tools'", '"pdf"', "gezeiten-für-häfen", "x" * 64]
+)
+def test_a_skill_is_called_as_skills_that_are_about_are(tmp_path: Path, name: str) -> None:
+    written = f"---\nname: {name}\ndescription: >-\n  [Beta] 'Tides' & more\n---\nDo.\n"
+    (tmp_path / "SKILL.md").write_text(written, encoding="utf-8")
+    (given,) = load_skills([tmp_path]).given
+    found = usable(given)
+    assert isinstance(found, Procedure)
+    assert (found.name, found.description) == (name.strip("'\""), "[Beta] 'Tides' & more")
 
 
 def test_a_folder_of_too_many_files_is_no_skill(tmp_path: Path) -> None:
@@ -174,11 +195,13 @@ def test_a_markdown_file_among_procedures_is_what_it_was(tmp_path: Path) -> None
 def test_what_agents_follow_is_told_with_its_digest(capsys: pytest.CaptureFixture[str]) -> None:
     alone = TIDES.model_copy(update={"name": "alone", "files": ()})
     plain = GivenProcedure(name="how.md", text="# How\nDo.\n")
-    given = (TIDES, alone, plain)
+    called = alone.model_copy(update={"name": "called", "text": WRITTEN.replace("tide-tables", "called")})
+    given = (TIDES, alone, called, plain)
     tell_of(Submitted(task_id="task-1", workflow_id="task-1", run_id=None, ui_url=None, procedures=given))
     told = " ".join(capsys.readouterr().err.split())
-    assert f"Agents follow the skill tides, 3 files (sha256 {TIDES.digest})." in told
-    assert f"Agents follow the skill alone, 1 file (sha256 {alone.digest})." in told
+    assert f"Agents follow the skill tide-tables in the folder tides, 3 files (sha256 {TIDES.digest})." in told
+    assert f"Agents follow the skill tide-tables in the folder alone, 1 file (sha256 {alone.digest})." in told
+    assert f"Agents follow the skill called, 1 file (sha256 {called.digest})." in told
     assert f"Agents follow the procedure how.md (sha256 {plain.digest})." in told
 
 

@@ -39,6 +39,11 @@ class Port(BaseModel):
     published: str
 
 
+class Volume(BaseModel):
+    type: str
+    target: str = ""
+
+
 class Service(BaseModel):
     image: str
     command: list[str] | None = None
@@ -46,6 +51,7 @@ class Service(BaseModel):
     depends_on: dict[str, Dependency] = {}
     healthcheck: HealthCheck | None = None
     ports: list[Port] = []
+    volumes: list[Volume] = []
     container_name: str | None = None
     restart: str | None = None
     stop_grace_period: str | None = None
@@ -61,10 +67,15 @@ class Compose(BaseModel):
     volumes: dict[str, object]
 
 
-def compose_config(environment: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
-    """What Docker Compose itself makes of the file; it needs no engine for that."""
-    command = [Path(sys.executable).with_name("docker-compose"), "--profile", "cli", "config", "--format", "json"]
-    return subprocess.run([*command, *options], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+def compose_config(
+    environment: dict[str, str], *options: str, files: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
+    """What Docker Compose itself makes of the file, or of these; it needs no engine for that."""
+    named = [part for file in files for part in ("--file", file)]
+    command = [str(Path(sys.executable).with_name("docker-compose")), *named, "--profile", "cli", "config"]
+    return subprocess.run(
+        [*command, "--format", "json", *options], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.fixture(scope="module")
@@ -209,6 +220,24 @@ def test_no_port_is_open_to_the_network(compose: Compose) -> None:
     ports = [port for service in compose.services.values() for port in service.ports]
     assert sorted(port.published for port in ports) == ["7233", "8233"]
     assert {port.host_ip for port in ports} == {"127.0.0.1"}
+
+
+def test_the_service_of_pages_that_is_described_is_one_and_starts_after_what_it_talks_to(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+    (written,) = [block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "serve:" in block]
+    override = tmp_path / "override.yml"
+    override.write_text(written.replace("{file: docker-compose.yml,", f"{{file: {ROOT}/docker-compose.yml,"))
+    parsed = compose_config(GIVEN, files=("docker-compose.yml", str(override)))
+    assert parsed.returncode == 0, parsed.stderr
+    services = Compose.model_validate_json(parsed.stdout).services
+    serve = services["serve"]
+    assert run([*(serve.command or []), "--help"]) == 0
+    assert (serve.image, serve.read_only, serve.user) == (services["cli"].image, True, None)
+    assert {"migrate", "temporal-namespace"} <= needed(services, "serve")
+    assert serve.environment["WAYSTATION_KEY"] == services["agents"].environment["WAYSTATION_KEY"]
+    assert serve.environment["QDRANT_URL"] == services["agents"].environment["QDRANT_URL"]
+    assert [(one.type, one.target) for one in serve.volumes] == [("volume", serve.environment["WAYSTATION_HOME"])]
+    assert [(port.host_ip, port.published) for port in serve.ports] == [("127.0.0.1", "8520")]
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """What the Dockerfile promises, as far as its text shows it: nothing here builds an image."""
 
 import re
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +33,14 @@ def test_dependencies_have_the_versions_and_hashes_of_the_lock_and_need_no_compi
     assert "--constraints requirements.lock" in install
     assert "--only-binary :all:" in install
     assert "--no-verify-hashes" not in install
+
+
+def test_the_image_can_send_notices_and_write_reports_in_every_form() -> None:
+    (install,) = [line for line in BUILD if "uv pip install" in line]
+    named = re.findall(r"--extra (\S+)", install)
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert named == ["notices", "reports"]
+    assert extras.keys() >= set(named)
 
 
 def test_every_package_gets_into_the_image_and_nothing_else_of_the_checkout() -> None:

@@ -58,6 +58,8 @@ def test_the_process_ends_with_the_exit_code_and_one_line(documents: str) -> Non
         (["submit", "", "--docs", "DOCUMENTS"], "question: it is empty"),
         (["submit", "What?", "--docs", "DOCUMENTS", "--window", "100"], "--window takes 2,000 to 1,000,000"),
         (["submit", "What?", "--docs", "DOCUMENTS", "--instructions", "/nowhere.md"], "--instructions /nowhere.md"),
+        (["show", ""], "the id of the task is empty: `waystation list` shows"),
+        (["approve", " "], "the id of the task is empty: `waystation list` shows"),
         (["show", "abc"], "no task starts with 'abc' in this store: `waystation list` shows"),
         (
             ["approve", "abc", "--add", "0"],

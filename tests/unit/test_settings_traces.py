@@ -36,12 +36,35 @@ REFUSED = {
     "another protocol": {"OTEL_EXPORTER_OTLP_ENDPOINT": ENDPOINT, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
     "no address": {"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:hush"},
 }
+MISTAKEN = {
+    "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": ("abc", "-1", "unset", "9" * 30),
+    "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": ("4k",),
+    "OTEL_SPAN_LINK_COUNT_LIMIT": ("1.5",),
+    "OTEL_BSP_MAX_QUEUE_SIZE": ("-5", "0", "many"),
+    "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": ("2049",),
+    "OTEL_BSP_SCHEDULE_DELAY": ("soon",),
+    "OTEL_EXPORTER_OTLP_TIMEOUT": ("abc", "-1", "0", "nan", "inf"),
+    "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT": ("abc",),
+    "OTEL_EXPORTER_OTLP_COMPRESSION": ("brotli",),
+    "OTEL_EXPORTER_OTLP_CERTIFICATE": ("/nonexist/ca.pem",),
+    "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY": ("/nonexist/key.pem",),
+    "OTEL_TRACES_SAMPLER": ("bogus",),
+}
+MEANT = {
+    "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": " 64 ",
+    "OTEL_BSP_MAX_QUEUE_SIZE": "512",
+    "OTEL_EXPORTER_OTLP_TIMEOUT": "2.5",
+    "OTEL_EXPORTER_OTLP_COMPRESSION": "GZIP",
+    "OTEL_EXPORTER_OTLP_CERTIFICATE": __file__,
+    "OTEL_TRACES_SAMPLER": "TraceIdRatio",
+    "OTEL_TRACES_SAMPLER_ARG": "0.25",
+}
 WORKER = "import sys, workers.wiring, workers.parts, waystation.cli.main; print(*sys.modules)"
 
 
 @pytest.fixture(autouse=True)
 def _unset(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
-    for given in (*ASKED.values(), *OFF.values(), *REFUSED.values()):
+    for given in (*ASKED.values(), *OFF.values(), *REFUSED.values(), MISTAKEN, MEANT):
         for name in given:
             monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv(SAID, raising=False)
@@ -77,6 +100,37 @@ def test_what_cannot_be_done_is_refused_by_its_name(monkeypatch: pytest.MonkeyPa
     assert "hush" not in str(refused.value)
 
 
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in MISTAKEN.items() for value in values])
+def test_what_the_sdk_would_end_for_or_pass_over_is_refused_by_the_name_of_its_variable(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert trace_target() is None, "who sends no spans is not asked for these"
+    give(monkeypatch, ASKED["an endpoint"])
+    with pytest.raises(BadInput, match=rf"\A{name}\b"):
+        trace_target()
+
+
+@pytest.mark.parametrize("share", ["2", "-0.1", "half", "nan"])
+def test_a_share_of_traces_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, share: str) -> None:
+    give(monkeypatch, {**ASKED["an endpoint"], **MEANT, "OTEL_TRACES_SAMPLER_ARG": share})
+    with pytest.raises(BadInput, match=r"\AOTEL_TRACES_SAMPLER_ARG: it is no number from 0 to 1"):
+        trace_target()
+
+
+def test_a_queue_that_is_smaller_than_what_goes_at_once_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    give(monkeypatch, {**ASKED["an endpoint"], "OTEL_BSP_MAX_QUEUE_SIZE": "100"})
+    with pytest.raises(BadInput, match=r"OTEL_BSP_MAX_EXPORT_BATCH_SIZE .* is more than OTEL_BSP_MAX_QUEUE_SIZE"):
+        trace_target()
+
+
+def test_what_the_sdk_takes_is_taken_and_that_of_traces_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    give(monkeypatch, {**ASKED["an endpoint"], **MEANT})
+    assert trace_target() is not None
+    give(monkeypatch, {"OTEL_EXPORTER_OTLP_TIMEOUT": "abc", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT": "5"})
+    assert trace_target() is not None
+
+
 @pytest.mark.parametrize(
     ("value", "said"), [("true", True), ("SPAN_ONLY", True), ("false", False), ("EVENT_ONLY", False)]
 )
@@ -107,3 +161,5 @@ def test_the_doctor_says_whether_spans_go_out_and_where(
     assert told() == "off: set OTEL_EXPORTER_OTLP_ENDPOINT on workers"
     give(monkeypatch, {**ASKED["with a password"], "OTEL_EXPORTER_OTLP_HEADERS": "authorization=hush"})
     assert told() == "spans go to http://collector:4318 by OTLP, with no word of what was said"
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "hush")
+    assert told().startswith("OTEL_TRACES_SAMPLER: it is none of always_off, ")

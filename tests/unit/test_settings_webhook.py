@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from waystation.cli.console import BAD_USAGE, exit_code, sentence
+from waystation.cli.console import BAD_USAGE, WORK_FAILED, exit_code, sentence
 from waystation.cli.main import run
 from waystation.settings import Settings
 
@@ -39,6 +39,21 @@ def test_what_is_no_web_address_is_refused_and_not_shown(monkeypatch: pytest.Mon
     assert exit_code(refused.value) == BAD_USAGE
     assert sentence(refused.value).startswith("WAYSTATION_WEBHOOK: it must be an http or https address")
     assert "hush" not in f"{sentence(refused.value)}{refused.value}"
+
+
+@pytest.mark.parametrize("given", ["json://example.com bogus://hush@y", "json://example.com hush", "hush"])
+def test_the_doctor_refuses_the_addresses_that_workers_refuse(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+    capsys: pytest.CaptureFixture[str],
+    given: str,
+) -> None:
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path_factory.mktemp("home")))
+    monkeypatch.setenv("WAYSTATION_NOTIFY", given)
+    assert run(["doctor"]) == WORK_FAILED
+    told = capsys.readouterr().out
+    assert f"FAIL notices: address {len(given.split())} of WAYSTATION_NOTIFY is none that Apprise knows" in told
+    assert "hush" not in told
 
 
 def test_the_doctor_says_whether_a_webhook_is_set_and_where(

@@ -12,6 +12,7 @@ from tests.ended_tasks import row_of
 from tests.unit.render_values import DEAR, PAUSED
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
+from waystation.cli.console import BAD_USAGE
 from waystation.cli.main import run
 from waystation.cli.options import day_text, past_moment
 from waystation.cli.tasks import PHASE_MARKS, marks_text, task_lines, used_at_a_glance
@@ -158,6 +159,12 @@ def test_a_list_without_a_task_says_so(three: dict[str, str], capsys: pytest.Cap
     assert three
     assert run(["list", "--text", "cocoa"]) == 0
     assert capsys.readouterr() == ("", "no such task\n")
+
+
+def test_a_state_that_there_is_not_is_refused_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["list", "--state", "bogus"]) == BAD_USAGE
+    told = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "Invalid value for '--state': 'bogus' is not one of 'submitted', 'planning'," in told
 
 
 def test_a_task_that_the_store_has_at_work_may_have_been_ended_by_force(without_server: Settings) -> None:

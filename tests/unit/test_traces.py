@@ -145,6 +145,15 @@ def test_a_task_is_one_trace_of_the_operations_of_the_conventions() -> None:
     assert (ended["waystation.task.phase"], ended["waystation.task.tokens"]) == ("done", 3 * 65)
 
 
+def test_a_plan_says_whom_it_was_asked_of_as_its_call_does() -> None:
+    made = traced(task_of(WHOLE), 0, {"": "aws.bedrock"})
+    plan = named(made, "plan").attributes
+    assert plan["gen_ai.provider.name"] == "aws.bedrock"
+    asked = [span for span in made if "gen_ai.operation.name" in span.attributes and "tool" not in span.name]
+    lacking = {span.name for span in asked if "gen_ai.provider.name" not in span.attributes}
+    assert lacking == {"retrieval documents"}, "which no provider does"
+
+
 def test_a_call_says_what_it_used_as_the_conventions_count() -> None:
     first, second = [span for span in spans(task_of(WHOLE)) if span.name.startswith("chat")][1:]
     used = second.attributes

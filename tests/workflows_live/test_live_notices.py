@@ -2,20 +2,26 @@
 
 import gc
 import logging
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from pydantic import JsonValue, SecretStr
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ActivityError, ApplicationError
 
+from activities.tasks import NoticeActivities
 from tests.crew import Call, Crew, tight
 from tests.ports import free_port
-from tests.running import RUNNERS, Counter, at_work, dev_server, until
-from tests.webhook_server import SECRET, Answer, WebhookServer, payload, running_webhook
+from tests.running import RUNNERS, Counter, at_work, dev_server, opened_store, until
+from tests.unit.notice_values import ASKED as TOLD
+from tests.webhook_server import HANG, SECRET, Answer, WebhookServer, payload, running_webhook
 from tests.workflows_live.history import events, everything_written, kinds
+from waystation.adapters.hooks import Messages, Webhook
 from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.adapters.store.sql_store import SqlStore
 from waystation.domain.approvals import APPROVE_BUDGET
 from waystation.domain.continuation import TaskStart
 from waystation.domain.decisions import Unattended
@@ -23,6 +29,9 @@ from waystation.domain.errors import ModelRejected
 from waystation.domain.names import WORKFLOWS_QUEUE
 from waystation.domain.task import TaskPhase, TaskRef
 from waystation.settings import Settings
+from workers.queues import Workshop, workflows_worker
+from workers.sandbox import sandboxed
+from workflows.board import NoticeWorkflow
 from workflows.task import TaskWorkflow
 
 ASKED = ("budget_asked-harbours-1", "budget_asked-tides-1")
@@ -111,6 +120,76 @@ async def test_workers_that_start_again_tell_what_could_not_be_told_and_nothing_
             expected = ids(counter, *ASKED, "done")
             await ended(client, expected)
     assert webhook.told == expected
+
+
+@asynccontextmanager
+async def notices_alone(
+    client: Client, store: SqlStore, webhook: WebhookServer, *messages: WebhookServer
+) -> AsyncGenerator[None]:
+    """A worker that tells these of notices, without waiting for more of them."""
+    addresses = [SecretStr(server.url.replace("http://", "json://")) for server in messages]
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(aclosing(Webhook(SecretStr(webhook.url))))
+        each = [Messages(address, number, gather_s=0.01) for number, address in enumerate(addresses, 1)]
+        told = [first, *[await stack.enter_async_context(aclosing(one)) for one in each]]
+        notices = NoticeActivities(told, lambda _: None)
+        async with workflows_worker(Workshop(client, store, Settings(), sandboxed(), False, notices)):
+            yield
+
+
+async def taken_as_the_server_has_it(client: Client, handle: WorkflowHandle[NoticeWorkflow, None]) -> list[str]:
+    """What a worker that comes after this one is told."""
+    described = (await handle.describe()).raw_description
+    payloads = [one for pending in described.pending_activities for one in pending.heartbeat_details.payloads]
+    return await client.data_converter.decode(payloads)
+
+
+async def test_one_address_that_takes_nothing_has_no_other_told_again_by_the_workers_that_come_after(
+    server: Client, tmp_path: Path
+) -> None:
+    async with (
+        opened_store(tmp_path) as store,
+        running_webhook() as webhook,
+        running_webhook() as takes,
+        running_webhook(Answer(500)) as fails,
+    ):
+        handle: WorkflowHandle[NoticeWorkflow, None] | None = None
+        for attempts in (1, 3):
+            async with notices_alone(server, store, webhook, takes, fails):
+                handle = handle or await server.start_workflow(
+                    NoticeWorkflow.run, TOLD, id=TOLD.delivery_id, task_queue=WORKFLOWS_QUEUE
+                )
+
+                async def failed(at_least: int = attempts) -> bool:
+                    return len(fails.asked) >= at_least
+
+                await until(failed)
+        fails.answers = [Answer()]
+        async with notices_alone(server, store, webhook, takes, fails):
+            await handle.result()
+    assert [len(one.taken) for one in (webhook, takes, fails)] == [1, 1, 1]
+
+
+async def test_the_server_knows_who_took_a_notice_while_another_has_not_answered_yet(
+    server: Client, tmp_path: Path
+) -> None:
+    async with (
+        opened_store(tmp_path) as store,
+        running_webhook() as webhook,
+        running_webhook() as takes,
+        running_webhook(HANG) as silent,
+        notices_alone(server, store, webhook, takes, silent),
+    ):
+        handle = await server.start_workflow(NoticeWorkflow.run, TOLD, id=TOLD.delivery_id, task_queue=WORKFLOWS_QUEUE)
+
+        async def both_are_known() -> bool:
+            return len(await taken_as_the_server_has_it(server, handle)) == 2
+
+        await until(both_are_known)
+        known = await taken_as_the_server_has_it(server, handle)
+        assert sorted(known) == ["address 1 of WAYSTATION_NOTIFY (json)", "the webhook at 127.0.0.1"]
+        silent.closing.set()
+        await handle.result()
 
 
 async def test_a_webhook_that_is_dead_holds_no_task_back(

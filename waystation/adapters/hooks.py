@@ -178,7 +178,7 @@ GATHER_S = 10.0
 MESSAGE_PATIENCE_S = 60.0
 """Until a service says whether it took a message. Mail servers look at one before they say so (RFC 5321, 4.5.3.2)."""
 REMEMBERED = 1_000
-"""Notices that some took and others did not, or whose fate is open: none is told twice by this process."""
+"""Notices whose fate is open: none is told twice by this process."""
 TALKATIVE = ("apprise", "urllib3.connectionpool", "requests_oauthlib.oauth1_auth", "requests_oauthlib.oauth2_session")
 """Loggers that name whole addresses, or quote what was answered."""
 
@@ -283,36 +283,6 @@ class Messages:
 
 def _say_nothing(_: logging.LogRecord) -> bool:
     return False
-
-
-class Several:
-    """A `Notifier` that tells several. One that does not take a notice is told again, and the others are not."""
-
-    def __init__(self, each: Sequence[Webhook | Messages]) -> None:
-        self._each = each
-        self._taken: dict[str, set[int]] = {}
-
-    async def send(self, notice: Notice, link: str | None) -> None:
-        """See `Notifier`. Raises what the first of them raised that did not take it."""
-        taken = self._taken.pop(notice.delivery_id, set[int]())
-        missing = [place for place in range(len(self._each)) if place not in taken]
-        told = await asyncio.gather(
-            *(self._each[place].send(notice, link) for place in missing), return_exceptions=True
-        )
-        failed = [outcome for outcome in told if outcome is not None]
-        if not failed:
-            return
-        taken |= {place for place, outcome in zip(missing, told, strict=True) if outcome is None}
-        self._taken[notice.delivery_id] = taken
-        while len(self._taken) > REMEMBERED:
-            del self._taken[next(iter(self._taken))]
-        # What may pass is tried again: one that refused for good would end that for all.
-        raise next((error for error in failed if isinstance(error, WebhookUnavailable)), failed[0])
-
-    async def aclose(self) -> None:
-        """Close each of them."""
-        for one in self._each:
-            await one.aclose()
 
 
 COMMAND_PATIENCE_S = 30.0

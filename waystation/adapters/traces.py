@@ -11,12 +11,11 @@ none. Workflows have none either: theirs would last as long as a task, and what 
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence, Set
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from importlib.metadata import entry_points
-from itertools import pairwise
 from json import dumps
 from typing import NamedTuple
 
@@ -44,14 +43,14 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from waystation import __version__
+from waystation.domain.details import counted
 from waystation.domain.errors import BadInput, RedactionFailed, StoreError
 from waystation.domain.names import SCHEDULE
 from waystation.domain.ownership import OfTask
-from waystation.domain.privacy import FINGERPRINT_DIGITS, PLACEHOLDER, Place
+from waystation.domain.privacy import FINGERPRINT_DIGITS, PerhapsName, Place, perhaps_names
 from waystation.domain.spans import TraceSpan, span_id_of, trace_id_of
 from waystation.domain.traces import TracedTask, TracePlace, traced
 from waystation.domain.value import ARGUMENTS, mapped, strings, unusual_name
-from waystation.patterns import proven
 from waystation.ports import Redactor, TraceSource, Vault
 
 _INTERVAL = timedelta(seconds=5)
@@ -69,8 +68,7 @@ _OF_THE_FORM = frozenset(
     | {"type", "role", "parts", "name", "content", "finish_reason"}
 )
 """Words of the conventions' own in what was said, which nobody has to redact."""
-_PERSON, _MOST_WORDS = "PERSON", 5
-_WORD, _BETWEEN = proven(rf"{PLACEHOLDER.pattern}|[^\W_]+"), proven(r"[\s_]{1,3}|['’-]|\.\s?")
+_PERSON = "PERSON"
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _log = logging.getLogger(__name__)
 
@@ -142,15 +140,6 @@ def _nanoseconds(at: datetime) -> int:
     return int(at.timestamp() * 1_000_000) * 1_000
 
 
-class _Name(NamedTuple):
-    """What may be one in a text."""
-
-    start: int
-    end: int
-    words: int
-    value: str
-
-
 class KnownPeople(NamedTuple):
     """People whom the vault knows, by words: a name in small letters is seen as one by no language model."""
 
@@ -167,11 +156,11 @@ class KnownPeople(NamedTuple):
         known = await self.vault.originals(tenant, wanted)
         return {text: self._shown(text, names, known) for text, names in found.items()}
 
-    def _placeholders(self, text: str, tenant: str) -> Mapping[_Name, str]:
-        values = {one: self.fingerprint(tenant, _PERSON, one.value) for one in _perhaps_names(text)}
+    def _placeholders(self, text: str, tenant: str) -> Mapping[PerhapsName, str]:
+        values = {one: self.fingerprint(tenant, _PERSON, one.value) for one in perhaps_names(text)}
         return {one: f"<{_PERSON}_{digits[:FINGERPRINT_DIGITS]}>" for one, digits in values.items()}
 
-    def _shown(self, text: str, names: Mapping[_Name, str], known: Mapping[str, str]) -> str:
+    def _shown(self, text: str, names: Mapping[PerhapsName, str], known: Mapping[str, str]) -> str:
         parts, position = list[str](), 0
         for one, placeholder in names.items():
             if one.start >= position and self._is_meant(one, known.get(placeholder)):
@@ -179,23 +168,10 @@ class KnownPeople(NamedTuple):
                 position = one.end
         return "".join((*parts, text[position:]))
 
-    def _is_meant(self, one: _Name, spelled: str | None) -> bool:
+    def _is_meant(self, one: PerhapsName, spelled: str | None) -> bool:
         return spelled is not None and (
             one.words > 1 or one.value == spelled or one.value.casefold() not in self.ordinary
         )
-
-
-def _perhaps_names(text: str) -> Iterator[_Name]:
-    """One to five words in a row, in their order, the longest first where several begin."""
-    words = [word for word in _WORD.finditer(text) if not word[0].startswith("<")]
-    rows = [_BETWEEN.fullmatch(text, one.end(), other.start()) for one, other in pairwise(words)]
-    for first, word in enumerate(words):
-        last = first
-        while last < len(rows) and rows[last] and last - first < _MOST_WORDS - 1:
-            last += 1
-        for behind in range(last, first - 1, -1):
-            end = words[behind].end()
-            yield _Name(word.start(), end, behind - first + 1, text[word.start() : end].replace("_", " "))
 
 
 @dataclass
@@ -329,6 +305,8 @@ class OtlpExporter(OTLPSpanExporter):
 
     _heard: int | None = None
     """Status of the last answer to the last batch."""
+    _left_out = _told_of = 0
+    """Spans, of all so far."""
 
     def __init__(self) -> None:
         """Raises BadInput for a provider of credentials that is not installed."""
@@ -337,17 +315,24 @@ class OtlpExporter(OTLPSpanExporter):
         super().__init__(session=session)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """See base class."""
+        """See base class. What is left out is told with its number: at the first, and when it has doubled."""
+        result = self._in_parts(spans)
+        if self._left_out > 2 * self._told_of:
+            self._told_of = self._left_out
+            _log.warning("too large for the receiver, and left out: %s so far", counted(self._told_of, "span"))
+        return result
+
+    def _in_parts(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         result = super().export(spans)
         heard, self._heard = self._heard, None
         if heard != _TOO_LARGE:
             return result
         if len(spans) == 1:
-            _log.warning("a span is too large for the receiver, and left out")
+            self._left_out += 1
             return SpanExportResult.SUCCESS
         half = len(spans) // 2
-        first = self.export(spans[:half])
-        return self.export(spans[half:]) if first is SpanExportResult.SUCCESS else first
+        first = self._in_parts(spans[:half])
+        return self._in_parts(spans[half:]) if first is SpanExportResult.SUCCESS else first
 
     def _hear(self, answer: requests.Response, **_: object) -> requests.Response:
         if _REDIRECT <= answer.status_code < _FAULT:

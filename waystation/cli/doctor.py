@@ -73,8 +73,7 @@ def open_paths(settings: Settings) -> tuple[Path, ...]:
 
 def reach(settings: Settings) -> tuple[bool, str]:
     """Whether all is as closed as it can be, and who reaches what, with the next step where there is one."""
-    paths = open_paths(settings)
-    ports = _ports(settings)
+    paths, ports = open_paths(settings), _ports(settings)
     said = [_files(settings, paths)]
     if not ports:
         return not paths, said[0]
@@ -233,7 +232,7 @@ async def _checks(settings: Settings) -> tuple[Check, ...]:
         await _outbox(settings),
         await _payloads(settings),
     )
-    told = (_model(settings), _webhook(settings), _traces())
+    told = (_model(settings), await _webhook(settings), _traces())
     return (*local, *told, *await _server(settings), _neighbours(settings))
 
 
@@ -262,10 +261,8 @@ async def _store(settings: Settings) -> Check:
         client = await Client.connect(settings)
         await client.aclose()
         status = await store_status(settings.database_url)
-    except StoreUnavailable as error:
-        return Check(name="store", ok=False, finding=str(error), reachable=False)
     except WaystationError as error:
-        return Check(name="store", ok=False, finding=str(error))
+        return Check(name="store", ok=False, finding=str(error), reachable=not isinstance(error, StoreUnavailable))
     nobodys = f"; {counted(status.unowned, 'text')} without a known owner: `waystation store drop-unowned`"
     unowned = nobodys if status.unowned else ""
     finding = f"{status.backend} at {status.place}, schema {status.schema_here}{unowned}"
@@ -388,8 +385,15 @@ def _model(settings: Settings) -> Check:
     return Check(name="model", ok=not missing, finding="; ".join(missing) or ", ".join(names))
 
 
-def _webhook(settings: Settings) -> Check:
+async def _webhook(settings: Settings) -> Check:
     """Nothing is posted: it would be read by people."""
+    from workers.outside import notifiers  # noqa: PLC0415 - Apprise comes with it
+
+    try:
+        for told in notifiers(settings):
+            await told.aclose()
+    except BadInput as error:
+        return Check(name="notices", ok=False, finding=str(error))
     finding = "nobody is told of budget requests and ended tasks: set WAYSTATION_WEBHOOK or WAYSTATION_NOTIFY"
     return Check(name="notices", ok=settings.tells, finding=settings.told_by or finding, needed=False)
 

@@ -311,7 +311,8 @@ def remark_on(progress: TaskProgress) -> str:
 def tell_of(submitted: Submitted) -> None:
     """What its agents follow, its warnings, its id, its page."""
     for one in submitted.procedures:
-        what = f"skill {one.name}, {counted(len(one.names), 'file')}" if one.skill else f"procedure {one.name}"
+        skill = f"skill {one.called}, {counted(len(one.names), 'file')}"
+        what = skill if one.skill else f"procedure {one.name}"
         say(f"Agents follow the {what} (sha256 {one.digest}).")
     for warning in submitted.warnings:
         say(f"Warning: {warning}")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, NamedTuple, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from waystation import __version__
 from waystation.cli.console import OK, WORK_FAILED, exit_code, sentence
@@ -101,9 +102,22 @@ COMPLETING = "_WAYSTATION_COMPLETE"
 """Set by shells: the arguments are in the environment then."""
 
 
+class _Commands(TyperGroup):
+    """All of them: what is wrong with a value is said without the words of the library that found it."""
+
+    def invoke(self, ctx: typer.Context) -> object:  # pyright: ignore[reportIncompatibleMethodOverride]: its own is private
+        """See base class."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
+
 def build_app(command: str | None) -> typer.Typer:
     """The command line with one real command, or with all of them as far as their help needs."""
     app = typer.Typer(
+        cls=_Commands,
         help="Long-running research, analysis and writing agents on Temporal.",
         epilog=f"{DEBUG}, anywhere: show where an error came from.",
         no_args_is_help=True,

@@ -113,6 +113,8 @@ async def rows_in(store: SqlStore, tenant: str, wanted: TaskFilter, most: int) -
 
 async def resolved(store: SqlStore, reader: OfTenant, prefix: str) -> str:
     """The tenant's one task id that starts so, with or without `task-`. Raises UnknownTask; BadInput if several do."""
+    if not prefix.strip():
+        raise BadInput("the id of the task is empty: `waystation list` shows what there is")
     any_task = "task-".startswith(prefix)
     wanted = prefix if prefix.startswith("task-") or any_task else f"task-{prefix}"
     found = await store.find_tasks(wanted, reader)

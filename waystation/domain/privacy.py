@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from enum import IntEnum, StrEnum
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from waystation.domain.value import Value
@@ -403,3 +404,29 @@ def with_originals(text: str, originals: Mapping[str, str]) -> WithOriginals:
         replaced=len(found) - unknown,
         unknown=unknown,
     )
+
+
+class PerhapsName(NamedTuple):
+    """What may be a person's name in a text."""
+
+    start: int
+    end: int
+    words: int
+    value: str
+
+
+_MOST_WORDS = 5
+_WORD, _BETWEEN = proven(rf"{PLACEHOLDER.pattern}|[^\W_]+"), proven(r"[\s_]{1,3}|['’-]|\.\s?")
+
+
+def perhaps_names(text: str) -> Iterator[PerhapsName]:
+    """One to five words in a row, in their order, the longest first where several begin."""
+    words = [word for word in _WORD.finditer(text) if not word[0].startswith("<")]
+    rows = [_BETWEEN.fullmatch(text, one.end(), other.start()) for one, other in pairwise(words)]
+    for first, word in enumerate(words):
+        last = first
+        while last < len(rows) and rows[last] and last - first < _MOST_WORDS - 1:
+            last += 1
+        for behind in range(last, first - 1, -1):
+            end = words[behind].end()
+            yield PerhapsName(word.start(), end, behind - first + 1, text[word.start() : end].replace("_", " "))

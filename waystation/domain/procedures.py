@@ -40,6 +40,10 @@ LEAST_FIT = 0.3
 """From which on a procedure is shown with the contract, from 0 to 1. Others are read by whoever wants them."""
 _FENCE = "---"
 _FIELD = proven(r"(name|description):\s*(.*)")
+_SKILL_NAME = proven(r"[^\W_][\w .-]{0,63}")
+"""Other clients take small letters, digits and hyphens; skills that are about have capitals, blanks and dots, too."""
+_YAML_SIGNS = ("[", "{", "&", "*", "!", "@", "`", "%", ",", "]", "}")
+"""With which a value that stands in no quotes is no text."""
 _WORD = proven(r"[^\W\d_]{4,}")
 _STEM = 5
 """Letters of a word that count, so that `licences` is the word `licence`."""
@@ -77,6 +81,14 @@ class GivenProcedure(Input):
         files = sorted((file.name, sha256(file.text.encode()).hexdigest()) for file in self.files)
         lines = [f"{digest}  {name}\n" for name, digest in [(SKILL_FILE, own), *files]]
         return sha256("".join(lines).encode()).hexdigest()
+
+    @property
+    def called(self) -> str:
+        """A skill as agents are told, with where that is, if its folder is called otherwise."""
+        found = usable(self)
+        if isinstance(found, Malformed) or found.name == self.name:
+            return self.name
+        return f"{found.name} in the folder {self.name}"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -154,12 +166,17 @@ def usable(given: GivenProcedure) -> Procedure | Malformed:
     if (parts := _parts(given.text)) is None:
         return Malformed(document=given.name, reason="its front matter has no end")
     (fields, body), skill, document = parts, given.skill, given.name
+    signs = [name for name, value in fields.items() if skill and value.startswith(_YAML_SIGNS)]
+    fields = {name: _text_of(value) for name, value in fields.items()}
     name = fields.get("name") or ("" if skill else PurePosixPath(document).stem)
     described = fields.get("description") or ("" if skill else next(_headings(body.splitlines()), ""))
     most, shown = _SKILL_SIZES if skill else _SIZES
     faults = {
         "it says nothing": not body,
         f"the front matter of its {SKILL_FILE} lacks a name or a description": skill and not (name and described),
+        f"{' and '.join(signs)} in its {SKILL_FILE} is no plain text: put it in quotes": bool(signs),
+        f"its {SKILL_FILE} has a name that is none: letters, digits, hyphens, blanks and dots, 64 at most": skill
+        and not _SKILL_NAME.fullmatch(name),
         "it has neither a description nor a heading": not described,
         f"it has {len(body):,} characters, {most:,} are the most": len(body) > most,
     }
@@ -194,7 +211,7 @@ def _parts(text: str) -> tuple[Mapping[str, str], str] | None:
 
 
 def _fields(lines: Iterable[str]) -> dict[str, str]:
-    """The known fields; indented lines go on with the one above them."""
+    """The known fields as they are written; indented lines go on with the one above them."""
     fields: dict[str, str] = {}
     last = ""
     for line in lines:
@@ -203,8 +220,13 @@ def _fields(lines: Iterable[str]) -> dict[str, str]:
         else:
             found = _FIELD.fullmatch(line.rstrip())
             last = found[1] if found else ""
-            fields[last] = found[2].strip("\"'>|- ") if found else ""
+            fields[last] = found[2].strip() if found else ""
     return fields
+
+
+def _text_of(value: str) -> str:
+    """What a value of front matter says: without its quotes, or the sign by which it goes on below."""
+    return value.partition(" ")[2] if value.startswith((">", "|")) else value.strip("\"' ")
 
 
 def _headings(lines: Iterable[str]) -> Iterator[str]:

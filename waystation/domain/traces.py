@@ -194,11 +194,13 @@ class _Trace:
                 number, span_id = call.event.number, self.id_of(agent, call.key)
                 if number > self.after:
                     operation = "plan" if call.event.detail == "plan" else "invoke_agent"
-                    attributes = self.agent_attributes(agent, operation)
+                    chat = self.chat(agent, call, span_id)
+                    asked = "gen_ai.provider.name"
+                    attributes = {**self.agent_attributes(agent, operation), asked: chat.attributes[asked]}
                     when = (call.began, call.event.at)
                     name = operation if agent == operation else f"{operation} {agent}"
                     yield self.span(name, number, span_id, when, attributes=attributes)
-                    yield self.chat(agent, call, span_id)
+                    yield chat
 
     def chat(self, agent: str, call: AnsweredCall, parent: str) -> TraceSpan:
         """A model call that was answered, with what it cost."""

@@ -143,7 +143,12 @@ class CompactionHook(Protocol):
 
 
 class Notifier(Protocol):
-    """Tells of one event of a task."""
+    """Tells somebody of one event of a task."""
+
+    @property
+    def name(self) -> str:
+        """Who that is: another one for each, the same on every worker, and without secrets."""
+        ...
 
     async def send(self, notice: Notice, link: str | None) -> None:
         """Deliver it, once or, where the answer is lost, again; `delivery_id` tells repeats. `link`: the task's page.

@@ -408,6 +408,8 @@ def _content(path: Path, most: int) -> str:
             content = file.read(_BYTES_A_CHARACTER * most + 1)
         if len(content) > _BYTES_A_CHARACTER * most:
             raise Unreadable(f"has more than {_BYTES_A_CHARACTER * most:,} bytes")
+        if b"\0" in content:
+            raise Unreadable("is no text")
         return content.decode("utf-8-sig")
     except OSError as error:
         raise Unreadable(f"cannot be read ({(error.strerror or 'it cannot be opened').lower()})") from error
