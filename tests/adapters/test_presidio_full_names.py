@@ -1,5 +1,7 @@
 """Names that the language model does not see, or sees half of: by lists, and by what stands around them."""
 
+import json
+
 import pytest
 
 from waystation.adapters.presidio.finds import Found
@@ -187,3 +189,32 @@ def test_a_part_of_a_name_is_one_wherever_it_is_nothing_else(name: str, later: s
     people = [Found("PERSON", 0, len(name), 0.85)]
     found = [text[one.start : one.end] for one in named_again(text, people, len(name), len(text))]
     assert found == again
+
+
+SAID = "Retention: service 00 keeps invoices for 30 days, says Tamsin Archer."
+NOTE = {"text": SAID, "document": "svc00.md", "first_line": 4, "last_line": 4}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(NOTE),
+        json.dumps({"notes": [{"n": 1}, {"kept": ["Nothing is said here.", SAID]}]}, indent=2),
+        json.dumps({"arguments": json.dumps({"more": json.dumps(NOTE)})}),
+        json.dumps({"answer": f"It says: {json.dumps(NOTE)}, and no more."}),
+        "\n".join(json.dumps({"id": number, "text": text}) for number, text in enumerate(["Nobody is here.", SAID])),
+        json.dumps({"text": f"{'It is cold today. ' * 200}{SAID}"}),
+    ],
+)
+async def test_a_sentence_in_json_is_read_as_one(redactor: PresidioRedactor, text: str) -> None:
+    assert await replaced(redactor, text) == ["Tamsin Archer"]
+
+
+async def test_what_json_spells_out_is_read_as_it_is_meant(redactor: PresidioRedactor) -> None:
+    text = json.dumps({"text": "Line one.\nYesterday Gérard Étienne asked for it.\n"})
+    assert await replaced(redactor, text) == [r"G\u00e9rard \u00c9tienne"]
+
+
+async def test_keys_and_states_of_json_are_no_sentences(redactor: PresidioRedactor) -> None:
+    state = {"status": "Active", "kind": "Deployment", "message": "Container Started", "phase": "Pending"}
+    assert await replaced(redactor, json.dumps(state)) == []

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from waystation.adapters.presidio.credentials import private_keys
-from waystation.adapters.presidio.finds import Found
+from waystation.adapters.presidio.finds import Found, prose_in_json
 from waystation.adapters.presidio.formats import Hit
 from waystation.adapters.presidio.search import signed
 from waystation.adapters.presidio.structures import inserted
@@ -28,6 +28,15 @@ TEXTS: list[tuple[Callable[[str], Iterable[Found | Hit]], str]] = [
 ]
 FOUND = {5: [(0, 40_027)]}
 """By number, where something is found: one private key, as far as a key may reach."""
+
+
+UNENDING = ['"' + r"\"" * LONG, '"a": "b c d' + "\\\\" * LONG, '["a b c",' * 20_000, '{"a": "{\\"b' * 10_000]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("number", range(len(UNENDING)))
+def test_json_that_does_not_end_is_read_in_one_go(number: int) -> None:
+    assert all(len(one.starts) == len(one.ends) == len(one.text) for one in prose_in_json(UNENDING[number]))
 
 
 @pytest.mark.timeout(60)
