@@ -1,7 +1,5 @@
 """What Presidio finds in chunks of a text, without what must stay and without junk.
 
-Finds people by the address beside their name, and by the lines in which authors sign.
-
 Finds larger cities by their names, for where the language model takes them for dates or firms or sees nothing.
 
 Which of the names that the language model found are names: it was trained on news, and reads code and manuals here.
@@ -18,6 +16,7 @@ from typing import NamedTuple
 
 from presidio_analyzer import AnalyzerEngine, BatchAnalyzerEngine, RecognizerResult
 
+from waystation.adapters.presidio.columns import people_around, saying_people, signed, whole_name
 from waystation.adapters.presidio.engines import (
     LANGUAGE,
     Chunk,
@@ -45,12 +44,12 @@ from waystation.adapters.presidio.people import (
     GIVEN_NAMES,
     LAWS,
     NAMES_THAT_ARE_WORDS,
+    ORDINARY_WORDS,
     TECHNOLOGY,
     TERMS,
     listed_people,
     named_again,
     people,
-    saying_people,
     stated_people,
     unaccented,
     without_names,
@@ -76,7 +75,9 @@ _CAMEL_CASE = proven(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
 _NAME_WITH_INNER_CAPITAL = proven(r"\A(?:Mc|Mac|De|Di|Du|La|Le|Van|Fitz)[A-Z][a-z]+\Z")
 _GLUED_BEFORE = proven(r"[`_/\\.@#$~-]$|\w$")
 _GLUED_AFTER = proven(r"[`_/\\(@#\w]|[.=:-]\w|\.?\[")
-_BEHIND = proven(r"(?P<owned>['’]s)? (?P<noun>[a-z]{3,20}+)(?![\w'’-])")
+_BEHIND = proven(r"(?P<owned>['’]s)? (?P<noun>[A-Za-z][a-z]{2,20}+)(?![\w'’-])")
+_MAKER = proven(r"\b(?:Amazon|AWS|Apache|Azure|Eclipse|IBM|Microsoft|Mozilla|Oracle) \Z")
+_BEFORE = 20
 
 
 class NameFilter:
@@ -101,14 +102,19 @@ class NameFilter:
         end = find.start + len(name)
         if not _SHAPE.match(name) or self._is_glued(find.start, end) or self._is_junk(name):
             return None
-        return None if self._is_term(name, end) else find._replace(end=end)
+        return None if " " not in name and self._is_term(name, end) else find._replace(end=end)
 
     def _is_term(self, name: str, end: int) -> bool:
-        """Whether what stands behind makes it half of a term: `Fourier transform`, `Dijkstra's algorithm`."""
+        """Whether what stands around makes it half of a term: `Fourier transform`, `Dijkstra's algorithm`, and `Amazon
+        Aurora`.
+        """
+        if _MAKER.search(self._text, max(0, end - len(name) - _BEFORE), end - len(name)):
+            return True
         behind = _BEHIND.match(self._text, end)
-        if behind is None or " " in name:
+        if behind is None:
             return False
-        nouns = {behind["noun"], behind["noun"].removesuffix("s")}
+        noun = behind["noun"].lower()
+        nouns = {noun, noun.removesuffix("s")}
         if behind["owned"] is None:
             return not TERMS.isdisjoint(nouns)
         return not LAWS.isdisjoint(nouns) and unaccented(name) not in GIVEN_NAMES
@@ -124,7 +130,9 @@ class NameFilter:
         if any(_CAMEL_CASE.search(word) and not _NAME_WITH_INNER_CAPITAL.match(word) for word in words):
             return True
         lower = {word.lower() for word in words}
-        return bool(lower & (TECHNOLOGY - NAMES_THAT_ARE_WORDS)) or lower <= self._lower_words
+        if lower & (TECHNOLOGY - NAMES_THAT_ARE_WORDS):
+            return True
+        return lower <= self._lower_words and not (len(lower) > 1 and lower & GIVEN_NAMES - ORDINARY_WORDS)
 
 
 _SCORE = 0.5
@@ -145,24 +153,6 @@ def known_places(text: str, start: int, end: int) -> Iterator[Found]:
                 yield Found("LOCATION", begin, last, _SCORE)
                 position = last
                 break
-
-
-_SIGNED_WORD = r"[^\W\d_a-z][^\W\d_]{1,40}(?:['’-][^\W\d_]{1,40}){0,3}"
-_SIGNED = proven(
-    rf"\b(?:Author|Committer|(?:Signed-off|Co-authored|Reported|Reviewed|Acked|Tested)-by):[ \t]+"
-    rf"(?P<name>{_SIGNED_WORD}(?: {_SIGNED_WORD}){{1,3}})"
-)
-_BESIDE_AN_ADDRESS = proven(
-    rf"(?P<name>(?<![\w'’-]){_SIGNED_WORD} {_SIGNED_WORD})(?: at)? "
-    rf"(?:(?<=at )[\w.+-]{{1,64}}@\w|<(?:EMAIL_[0-9a-f]{{12}}>|[\w.+-]{{1,64}}@\w))"
-)
-
-
-def signed(text: str, start: int, end: int) -> Iterator[Found]:
-    """The names in this stretch of the text."""
-    for pattern in (_SIGNED, _BESIDE_AN_ADDRESS):
-        for match in pattern.finditer(text, start, end):
-            yield Found("PERSON", *match.span("name"), _SCORE)
 
 
 _SEPARATOR = proven(r"(?<=\S),(?=[^\s\d])|(?<=[^\s\d]),(?=\S)")
@@ -324,15 +314,20 @@ class PresidioSearch:
             text = part.searched.text
             both = (*finds, *_listed(text, part.start, part.end, language))
             candidates = [name for find in both if (name := part.searched.names.name_in(find))]
+            around = [find for find in people_around(text, part.start, part.end) if self._counts(part.searched, find)]
             if part.quoted is None:
                 own += candidates
+                names += around
             else:
-                names += (_of_quoted(name, part.quoted) for name in self._people_and_places(part.searched, candidates))
+                quoted = (*around, *self._people_and_places(part.searched, candidates))
+                names += (_of_quoted(name, part.quoted) for name in quoted)
         names += self._people_and_places(searched, own)
         persons = [name for name in names if name.type == "PERSON"]
         chunks = ((part.start, part.end) for part in parts if part.quoted is None)
         again = (person for start, end in chunks for person in named_again(searched.text, persons, start, end))
         names += [name for find in again if (name := searched.names.name_in(find))]
+        called = {searched.text[one.start : one.end] for one in persons}
+        names = [one._replace(type="PERSON") if searched.text[one.start : one.end] in called else one for one in names]
         return [name for name in names if self._counts(searched, name)]
 
     def _seen_in(self, parts: Sequence[_Part], language: str) -> list[list[Found]]:
@@ -342,8 +337,11 @@ class PresidioSearch:
         return [[_moved(hit, part.start) for hit in hits] for part, hits in zip(parts, answers, strict=True)]
 
     def _people_and_places(self, searched: SearchedText, candidates: Sequence[Found]) -> list[Found]:
-        persons = list(people(searched.text, (name for name in candidates if name.type == "PERSON")))
-        names = (*persons, *(name for name in candidates if name.type != "PERSON"))
+        persons = people(searched.text, (name for name in candidates if name.type == "PERSON"))
+        names = (
+            *(whole_name(searched.text, name) for name in persons),
+            *(name for name in candidates if name.type != "PERSON"),
+        )
         return [name for name in names if self._counts(searched, name)]
 
     def _counts(self, searched: SearchedText, find: Found) -> bool:
