@@ -1,9 +1,12 @@
 """Names that the language model does not see, or sees half of: by lists, and by what stands around them."""
 
+import json
+
 import pytest
 
+from waystation.adapters.presidio.columns import people_around, saying_people, whole_name
 from waystation.adapters.presidio.finds import Found
-from waystation.adapters.presidio.people import listed_people, named_again, saying_people, stated_people, without_names
+from waystation.adapters.presidio.people import listed_people, named_again, stated_people, without_names
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.privacy import NAME_TYPES, Place
 
@@ -33,6 +36,7 @@ def stated(text: str) -> list[str]:
         ("Siobhan Keane promised to send the draft by Friday.", ["Siobhan Keane"]),
         ("Petra Lindqvist promised to call back.", ["Petra Lindqvist"]),
         ("Tomasz Kowalczyk", ["Tomasz Kowalczyk"]),
+        ("first_name=Marek last_name=Nowak age=3", ["Marek", "Nowak"]),
         ("Björk Guðmundsdóttir sang.", ["Björk Guðmundsdóttir"]),
         ("Nguyễn Thị Minh called.", ["Nguyễn Thị Minh"]),
         ("We met Anne-Marie van der Berg in the lobby.", ["Anne-Marie van der Berg"]),
@@ -62,6 +66,13 @@ async def test_a_name_is_replaced_as_a_whole(redactor: PresidioRedactor, text: s
         "Markov chains and Euler angles are in the Jordan form.",
         "We moved from Travis CI to Jenkins.",
         "Open a ticket in Jira.",
+        "The Jackson library parses it, and Carter Framework, too.",
+        "We use Hamcrest and Mockito for tests, and Lodash for lists.",
+        "In Amazon Aurora the writer fails over.",
+        "The metrics go to Victoria Metrics, and from VictoriaMetrics to a file.",
+        "The Nash equilibrium of the game",
+        "(NaN, NaT, None)",
+        "JACKSON HOLE, READ ONLY, MARK ALL",
         "Jira is down.",
     ],
 )
@@ -139,6 +150,7 @@ def test_a_name_does_not_say_in_which_language_a_text_is() -> None:
         ("// FIXME(Iuri de Silvio) later", ["Iuri de Silvio"]),
         ("Hello, my name is Tzvetana.", ["Tzvetana"]),
         ("owner: Maria", ["Maria"]),
+        ("first_name=Marek was here", []),
         ('name="Tamsin Archer"', ["Tamsin Archer"]),
         ('name="Tatul Danielyan"', []),
         ('name="Visual Studio"', []),
@@ -169,6 +181,40 @@ def test_a_known_name_before_what_people_do_is_one(text: str, names: list[str]) 
 
 
 @pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("As reported, and told As, the export is late.", []),
+        ("Thanks, Priya", ["Priya"]),
+        ("Ask Priya about the index.", ["Priya"]),
+        ("Ask Redis about the index, and say hello to Documentation.", []),
+        ("- [ ] Marek: deploy", ["Marek"]),
+        ("<td>Tamsin Archer</td><td>Visual Studio</td>", ["Tamsin Archer"]),
+        ("10:00 INFO login ok for Tamsin Archer", ["Tamsin Archer"]),
+        ("for Tamsin Archer Park, and with Visual Archer", []),
+        ("ARCHER, TAMSIN", ["ARCHER, TAMSIN"]),
+        ("see ARCHER, TAMSIN", []),
+        ("JOHN SMITH signed", ["JOHN SMITH"]),
+        ('"Marek","Nowak",3', ["Marek", "Nowak"]),
+        ("Nowak\tMarek\t3", ["Nowak", "Marek"]),
+        ("Marek,Kubernetes,3", []),
+        ("Interview with Oluwaseun Adeyemi.md", ["Oluwaseun Adeyemi"]),
+        ("Ana,ana@example.com", ["Ana"]),
+        ("Zorbax;zorbax.x@example.com", ["Zorbax"]),
+        ("Support,support@example.com", []),
+        ("says Дмитрий Иванов", ["Дмитрий Иванов"]),
+        ("Привет, я Иван Петров из Нижний Магазинчик", ["Иван Петров"]),
+        ("Меня зовут Иван, прибыл в Казань.", ["Иван"]),
+        ("είμαι ο Γιώργος Παπαδόπουλος", ["Γιώργος Παπαδόπουλος"]),
+        ("我叫王小明，住在北京", ["王小明"]),
+        ("Owner: 王小明, 张先生说。", ["王小明", "张"]),
+        ("Owner: 平台团队", []),
+    ],
+)
+def test_what_stands_around_a_name_says_that_it_is_one(text: str, names: list[str]) -> None:
+    assert [text[one.start : one.end] for one in people_around(text, 0, len(text))] == names
+
+
+@pytest.mark.parametrize(
     ("name", "later", "again"),
     [
         ("Priya", "I met with Priya yesterday.", ["Priya"]),
@@ -179,6 +225,7 @@ def test_a_known_name_before_what_people_do_is_one(text: str, names: list[str]) 
         ("Paris Hilton", "Paris", []),
         ("Mark Young", "Mark, Young", []),
         ("Gonzalez", "Gonzalez", []),
+        ("Maria Gonzalez", "Maria Gonzalez, Maria, Gonzalez", ["Maria Gonzalez", "Maria", "Gonzalez"]),
         ("Maria Gonzalez", "Maria_x, GonzalezList, gonzalez", []),
     ],
 )
@@ -187,3 +234,66 @@ def test_a_part_of_a_name_is_one_wherever_it_is_nothing_else(name: str, later: s
     people = [Found("PERSON", 0, len(name), 0.85)]
     found = [text[one.start : one.end] for one in named_again(text, people, len(name), len(text))]
     assert found == again
+
+
+SAID = "Retention: service 00 keeps invoices for 30 days, says Tamsin Archer."
+NOTE = {"text": SAID, "document": "svc00.md", "first_line": 4, "last_line": 4}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(NOTE),
+        json.dumps({"notes": [{"n": 1}, {"kept": ["Nothing is said here.", SAID]}]}, indent=2),
+        json.dumps({"arguments": json.dumps({"more": json.dumps(NOTE)})}),
+        json.dumps({"answer": f"It says: {json.dumps(NOTE)}, and no more."}),
+        "\n".join(json.dumps({"id": number, "text": text}) for number, text in enumerate(["Nobody is here.", SAID])),
+        json.dumps({"text": f"{'It is cold today. ' * 200}{SAID}"}),
+    ],
+)
+async def test_a_sentence_in_json_is_read_as_one(redactor: PresidioRedactor, text: str) -> None:
+    assert await replaced(redactor, text) == ["Tamsin Archer"]
+
+
+async def test_what_json_spells_out_is_read_as_it_is_meant(redactor: PresidioRedactor) -> None:
+    text = json.dumps({"text": "Line one.\nYesterday Gérard Étienne asked for it.\n"})
+    assert await replaced(redactor, text) == [r"G\u00e9rard \u00c9tienne"]
+
+
+async def test_keys_and_states_of_json_are_no_sentences(redactor: PresidioRedactor) -> None:
+    state = {"status": "Active", "kind": "Deployment", "message": "Container Started", "phase": "Pending"}
+    assert await replaced(redactor, json.dumps(state)) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ask ada lovelace",
+        "user ada lovelace logged in",
+        "from ada.lovelace import notes",
+        "Das hatte der Vorstand im vergangenen Jahr schon beschlossen, und nun wird es wieder verkauft.",
+    ],
+)
+async def test_what_stands_on_other_lines_hides_no_name(redactor: PresidioRedactor, line: str) -> None:
+    text = f"# TODO(Ada Lovelace): fix\n{line}\n> On Tue, Ada Lovelace wrote:\n<td>Tamsin Archer</td>\n"
+    assert await replaced(redactor, text) == ["Ada Lovelace", "Ada Lovelace", "Tamsin Archer"]
+
+
+async def test_a_person_has_one_placeholder_also_where_the_model_sees_a_place(redactor: PresidioRedactor) -> None:
+    text = "Julia broke the build again, ask Julia."
+    (result,) = await redactor.redact([text], Place.COMPRESSED, "t")
+    assert [span.type for span in result.spans] == ["PERSON", "PERSON"]
+    assert len({span.placeholder for span in result.spans}) == 1
+
+
+def test_half_a_name_in_another_script_is_the_whole_of_it() -> None:
+    text = "спросил Дмитрий Кот, Γιώργος Δέντρο, Ada Lovelace"
+    for half, whole in (("Кот", "Дмитрий Кот"), ("Γιώργος", "Γιώργος Δέντρο"), ("Ada", "Ada")):
+        start = text.index(half)
+        found = whole_name(text, Found("PERSON", start, start + len(half), 0.85))
+        assert text[found.start : found.end] == whole
+
+
+async def test_a_document_is_called_by_a_name_with_placeholders(redactor: PresidioRedactor) -> None:
+    assert await replaced(redactor, "Interview with Oluwaseun Adeyemi.md") == ["Oluwaseun Adeyemi"]
+    assert await replaced(redactor, "See `Oluwaseun Adeyemi.md` and src/Adeyemi.md.") == []

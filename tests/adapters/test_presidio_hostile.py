@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
+from waystation.adapters.presidio.columns import people_around, signed
 from waystation.adapters.presidio.credentials import private_keys
-from waystation.adapters.presidio.finds import Found
+from waystation.adapters.presidio.finds import Found, prose_in_json
 from waystation.adapters.presidio.formats import Hit
-from waystation.adapters.presidio.search import signed
 from waystation.adapters.presidio.structures import inserted
 
 LONG = 100_000
@@ -25,9 +25,22 @@ TEXTS: list[tuple[Callable[[str], Iterable[Found | Hit]], str]] = [
     (lambda text: signed(text, 0, len(text)), f"Author: {'Ada-' * LONG}"),
     (lambda text: signed(text, 0, len(text)), f"A{'é' * LONG}"),
     (lambda text: signed(text, 0, len(text)), "Ada Lovelace " * (LONG // 13)),
+    (lambda text: people_around(text, 0, len(text)), "with A" * (LONG // 6)),
+    (lambda text: people_around(text, 0, len(text)), '"Ab",' * (LONG // 5)),
+    (lambda text: people_around(text, 0, len(text)), "ABC, " * (LONG // 5)),
+    (lambda text: people_around(text, 0, len(text)), "Или " * (LONG // 4)),
 ]
 FOUND = {5: [(0, 40_027)]}
 """By number, where something is found: one private key, as far as a key may reach."""
+
+
+UNENDING = ['"' + r"\"" * LONG, '"a": "b c d' + "\\\\" * LONG, '["a b c",' * 20_000, '{"a": "{\\"b' * 10_000]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("number", range(len(UNENDING)))
+def test_json_that_does_not_end_is_read_in_one_go(number: int) -> None:
+    assert all(len(one.starts) == len(one.ends) == len(one.text) for one in prose_in_json(UNENDING[number]))
 
 
 @pytest.mark.timeout(60)

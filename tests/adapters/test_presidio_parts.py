@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from waystation.adapters.presidio.engines import CHUNK_CHARACTERS, chunk_spans
 from waystation.adapters.presidio.finds import Found, without_overlaps
 from waystation.adapters.presidio.redactor import RedactionCache, load_or_create_key
-from waystation.adapters.presidio.search import CHUNK_CHARACTERS, NameFilter, chunk_spans
+from waystation.adapters.presidio.search import NameFilter
 from waystation.domain.privacy import Redacted, Span, Treatment
 
 

@@ -3,11 +3,15 @@ long.
 
 Tables are lines of cells with a mark between them, as CSV, Markdown and databases print them, also with rules between
 the lines, cells in quotes that hold marks and ends of lines, or blanks in the place of marks.
+
+People in cells, elements and items of lists, in capitals, behind words that people are spoken to with, and in scripts
+that no list of names has: by what stands around and by lists, whatever the language model makes of it. And by the
+address beside their name, and by the lines in which authors sign.
 """
 
 import re
 from collections.abc import Generator, Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -21,7 +25,19 @@ from waystation.adapters.presidio.assignments import (
     is_stand_in,
     lower,
 )
+from waystation.adapters.presidio.finds import Found
 from waystation.adapters.presidio.formats import Hit
+from waystation.adapters.presidio.people import (
+    CALLED_AFTER_PEOPLE,
+    CAPITALISED,
+    CITIES,
+    FAMILY_NAMES,
+    GIVEN_NAMES,
+    OF_A_PERSON,
+    PERSON_SAYS,
+    STANDING_APART,
+    Word,
+)
 from waystation.patterns import literals, proven
 
 _NAME = rf"[\w .-]{{0,40}}?(?:(?P<password>{PASSWORD})|(?P<key>{ACCESS}|{KEY}))"
@@ -238,3 +254,173 @@ def _pair(row: str, mark: str | None, position: int) -> Iterator[Hit]:
     if name is not None:
         column = _Column(1, *_FITS[name.lastgroup or ""])
         yield from _cells(row, cells, [column], position)
+
+
+_SCORE = 0.5
+_ONE, _LAST = rf"(?P<name>{CAPITALISED})", rf"(?P<last>{CAPITALISED})"
+_SAYING = proven(rf"{STANDING_APART}{_ONE}(?={PERSON_SAYS})")
+_SPOKEN_TO = proven(
+    r"\b(?i:thanks|thank you|thx|cheers|hi|hello|hey|dear|(?:kind |best )?regards|sincerely|greetings|good morning)"
+    rf",?[ \n]{_ONE}(?=[ \t]{{0,8}}+(?:[\n,.!?;:)]|\Z))"
+)
+_SPOKEN_OF = proven(
+    r"\b(?i:ask(?:ed|s|ing)?|tell|told|ping(?:ed)?|e-?mail(?:ed)?|met(?: with)?|remind(?:ed)?|assigned to|thanks to"
+    rf"|sp(?:oke|eak) (?:to|with)|talk(?:ed)? (?:to|with)|according to|says|said) {_ONE}(?! [A-Z])"
+)
+_ITEM = proven(rf"^[ \t]{{0,20}}+(?:[-*+]|\d{{1,3}}[.)])[ \t]\[[ xX]\][ \t]{_ONE}:[ \t]", re.MULTILINE)
+_AROUND_ONE = (_SPOKEN_TO, _SPOKEN_OF, _ITEM)
+_SHORTEST = 3
+_CELL_BEFORE_AN_ADDRESS = proven(
+    rf"(?:^|(?<=[,;\t|\"]))[\" ]{{0,2}}{_ONE}\"?[,;\t|][ \"]{{0,2}}(?:(?P<local>[\w.+-]{{1,64}})@|<EMAIL_)",
+    re.MULTILINE,
+)
+_SIDE_BY_SIDE = proven(
+    rf"(?:^|(?<=[,;\t|(\[]))[ \"']{{0,2}}{_ONE}[\"']?[ ]?[,;\t|][ \"']{{0,2}}{_LAST}"
+    r"(?=[\"']?[ ]?(?:[,;\t|)\]\r\n]|\Z))",
+    re.MULTILINE,
+)
+_ALONE = proven(
+    r"(?:<(?:td|th|dd|li|span|p|b|strong|name|author)>[ \t]{0,8}|\b(?:for|by|from|with|says|said|asked|user) )"
+    rf"{_ONE} {_LAST}(?!\.?\w| [A-Z])"
+)
+_IN_CAPITALS = proven(
+    r"(?<![\w.$/`'’-])(?<![A-Z] )(?P<name>[A-Z]{3,20})(?P<comma>,)? (?P<last>[A-Z]{3,20}(?:-[A-Z]{3,20})?)"
+    r"(?![\w(./=`-]| [A-Z]{2})"
+)
+_NAMES_A_FILE = proven(
+    rf"{STANDING_APART}{_ONE} (?P<last>[^\W\d_a-z][^\W\d_]{{1,40}}+)"
+    r"(?=\.(?:md|txt|pdf|docx?|xlsx?|csv|html?|eml|rtf|odt)\b)"
+)
+
+
+def saying_people(text: str, start: int, end: int) -> Iterator[Found]:
+    """Single names before what people do, or before an address, in this stretch of the text."""
+    for match in _SAYING.finditer(text, start, end):
+        word = Word.of(text, *match.span("name"))
+        if word.is_listed:
+            yield Found("PERSON", word.start, word.end, _SCORE)
+
+
+def people_around(text: str, start: int, end: int) -> Iterator[Found]:
+    """People in this stretch of the text, each of whom a list has a name of."""
+    for begin, behind in chain(_single(text, start, end), _beside_each_other(text, start, end)):
+        yield Found("PERSON", begin, behind, _SCORE)
+    for pattern, fits in ((_ALONE, _family_behind), (_NAMES_A_FILE, _family_behind), (_IN_CAPITALS, _in_capitals)):
+        for match in pattern.finditer(text, start, end):
+            if fits(match):
+                yield Found("PERSON", match.start("name"), match.end("last"), _SCORE)
+    if not text[start:end].isascii():
+        yield from _in_other_scripts(text, start, end)
+
+
+def _single(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    for pattern in _AROUND_ONE:
+        for match in pattern.finditer(text, start, end):
+            word = Word.of(text, *match.span("name"))
+            if word.is_listed and len(word.part) >= _SHORTEST:
+                yield word.start, word.end
+    for match in _CELL_BEFORE_AN_ADDRESS.finditer(text, start, end):
+        word = Word.of(text, *match.span("name"))
+        is_of_address = word.part and word.is_only_a_name and (match["local"] or "").lower().startswith(word.part)
+        if word.is_listed or is_of_address:
+            yield word.start, word.end
+
+
+def _beside_each_other(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Each of two cells."""
+    for match in _SIDE_BY_SIDE.finditer(text, start, end):
+        words = [Word.of(text, *match.span(group)) for group in ("name", "last")]
+        if _given_and_family(text, words) and all(word.is_listed and word.may_follow for word in words):
+            yield from ((word.start, word.end) for word in words)
+
+
+def _given_and_family(text: str, words: Sequence[Word]) -> bool:
+    """In either order; not the `NaN` of figures."""
+    if not all(text[word.end - 1].islower() for word in words):
+        return False
+    return any(one.part in GIVEN_NAMES and other.part in FAMILY_NAMES for one, other in (words, words[::-1]))
+
+
+def _family_behind(match: re.Match[str]) -> bool:
+    """Whether a list has the last word for a family name, and nothing speaks against the first."""
+    first, last = (Word.of(match.string, *match.span(group)) for group in ("name", "last"))
+    if not first.may_begin or first.owns or last.part in CALLED_AFTER_PEOPLE or last.part.title() in CITIES:
+        return False
+    return last.part in FAMILY_NAMES and last.may_follow
+
+
+def _in_capitals(match: re.Match[str]) -> bool:
+    """`JOHN SMITH`, `SMITH, JOHN`; where nothing else is on the line, a list need not have the given name."""
+    first, last = (Word.of(match[group].title(), 0, len(match[group])) for group in ("name", "last"))
+    given, family = (last, first) if match["comma"] else (first, last)
+    if family.part not in FAMILY_NAMES or not family.may_follow or family.part.title() in CITIES:
+        return False
+    if family.part in CALLED_AFTER_PEOPLE or not given.is_only_a_name or not given.may_follow:
+        return False
+    is_line = match.string[match.start() - 1 : match.start()] in {"", "\n"} and (
+        match.string[match.end() : match.end() + 1] in {"", "\n", "\r"}
+    )
+    return given.part in GIVEN_NAMES or (match["comma"] is not None and is_line)
+
+
+_CYRILLIC = r"[А-ЯЁІЇЄҐ][а-яёіїєґ]{1,25}+(?:-[А-ЯЁІЇЄҐ][а-яёіїєґ]{1,25}+)?"
+_GREEK = r"[Α-ΩΆΈΉΊΌΎΏ][α-ωάέήίόύώϊϋΐΰ]{1,25}+"
+_IN_ONE_SCRIPT = rf"(?:{_CYRILLIC}(?: {_CYRILLIC}){{0,2}}|{_GREEK}(?: {_GREEK}){{0,2}})(?!\w)"
+_OTHER_SCRIPT = proven(rf"(?<!\w){_IN_ONE_SCRIPT}")
+_ENDS_AS_NAMES_DO = proven(
+    r"(?:[оеё]в|[иы]н|[оеё]в[ауы]|[иы]н[ауы]|[оеёиы][вн]ым|[оеё]вой|[сц]к(?:ий|ая|ого|ому|им|ой|ую)|енко|чук|швили|дзе"
+    r"|[оеё]вич(?:а|у|ем)?|[оеё]вн[аыу]|ичн[аыу]|όπουλος|οπούλου|ίδης|ίδου|άκης|άκη|ιάδης|ιάδου)\Z"
+)
+_NAMED = proven(rf"(?:(?:[Мм]еня|[Мм]ене) (?:зовут|звати)|(?:ФИО|[Ии]мя|Ім['’]я):) (?P<name>{_IN_ONE_SCRIPT})")
+_OF_CHINA = (
+    "(?:欧阳|歐陽|司马|司馬|诸葛|諸葛|[王李张張刘劉陈陳杨楊赵趙黄黃周吴吳徐孙孫胡朱高林何郭马馬罗羅梁宋郑鄭谢謝韩韓唐冯馮于"
+    "董萧蕭程曹袁邓鄧许許傅沈曾彭吕呂苏蘇卢盧蒋蔣蔡贾賈丁魏薛叶葉阎閻余潘杜戴夏钟鍾汪田任姜范方石姚谭譚廖邹鄒熊金陆陸郝孔白崔康毛邱"
+    "秦江史顾顧侯邵孟龙龍万萬段雷钱錢汤湯尹黎易常武乔喬贺賀赖賴龚龔])"
+)
+_CHINESE = proven(
+    rf"(?:(?:我叫|名叫|名字(?:是|叫)|姓名(?:是|为|為)|(?:姓名|联系人|聯絡人|作者|负责人|負責人)[:：][ ]?"
+    rf"|\b(?i:{OF_A_PERSON}|name)[ ]?[:=][ ]?[\"']?)(?P<name>{_OF_CHINA}[一-鿿]{{1,2}})"
+    rf"|(?<![一-鿿])(?P<titled>{_OF_CHINA}[一-鿿]{{0,2}}?)(?=先生|女士|小姐))"
+)
+
+
+def _in_other_scripts(text: str, start: int, end: int) -> Iterator[Found]:
+    """Where no list has names: by endings of Russian and Greek ones, and by who says that one follows."""
+    for match in _OTHER_SCRIPT.finditer(text, start, end):
+        if " " in match[0] and any(map(_ENDS_AS_NAMES_DO.search, match[0].split())):
+            yield Found("PERSON", *match.span(), _SCORE)
+    for pattern in (_NAMED, _CHINESE):
+        for match in pattern.finditer(text, start, end):
+            yield Found("PERSON", *match.span(match.lastgroup or 0), _SCORE)
+
+
+_LONGEST_NAME = 60
+
+
+def whole_name(text: str, find: Found) -> Found:
+    """The find, and the other capitalised words of its script beside it: the language model sees half of such names."""
+    if text[find.start : find.end].isascii():
+        return find
+    around = max(0, find.start - _LONGEST_NAME), min(len(text), find.end + _LONGEST_NAME)
+    for match in _OTHER_SCRIPT.finditer(text, *around):
+        if match.start() <= find.start and find.end <= match.end():
+            return find._replace(start=match.start(), end=match.end())
+    return find
+
+
+_SIGNED_WORD = r"[^\W\d_a-z][^\W\d_]{1,40}(?:['’-][^\W\d_]{1,40}){0,3}"
+_SIGNED = proven(
+    rf"\b(?:Author|Committer|(?:Signed-off|Co-authored|Reported|Reviewed|Acked|Tested)-by):[ \t]+"
+    rf"(?P<name>{_SIGNED_WORD}(?: {_SIGNED_WORD}){{1,3}})"
+)
+_BESIDE_AN_ADDRESS = proven(
+    rf"(?P<name>(?<![\w'’-]){_SIGNED_WORD} {_SIGNED_WORD})(?: at)? "
+    rf"(?:(?<=at )[\w.+-]{{1,64}}@\w|<(?:EMAIL_[0-9a-f]{{12}}>|[\w.+-]{{1,64}}@\w))"
+)
+
+
+def signed(text: str, start: int, end: int) -> Iterator[Found]:
+    """The names in this stretch of the text."""
+    for pattern in (_SIGNED, _BESIDE_AN_ADDRESS):
+        for match in pattern.finditer(text, start, end):
+            yield Found("PERSON", *match.span("name"), _SCORE)

@@ -1,11 +1,15 @@
 """Presidio's recognisers of formats, and its engine of names by spaCy without what NER does not need.
 
 The recogniser of what a person's own rules (`own`) describe.
+
+Cuts a long text into stretches that a recogniser takes a bounded time for, and tells in which language one is.
 """
 
 import logging
 from collections.abc import Iterator, Sequence
+from functools import cache
 from re import escape
+from typing import cast
 
 import spacy
 from presidio_analyzer import AnalyzerEngine, PatternRecognizer, RecognizerRegistry
@@ -15,6 +19,7 @@ from presidio_analyzer.predefined_recognizers import (
     MacAddressRecognizer,
     SpacyRecognizer,
 )
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from waystation.adapters.presidio import rules
 from waystation.adapters.presidio.formats import LABEL_REACH, FormatRecognizer, Hit, label_before
@@ -31,6 +36,7 @@ from waystation.adapters.presidio.national import PhoneFormatRecognizer, recogni
 from waystation.adapters.presidio.rules import CLEAR_SCORE, OwnKind, OwnRegex, Rules
 from waystation.adapters.presidio.secrets import SecretRecognizer
 from waystation.domain.errors import TextNotRedacted
+from waystation.patterns import proven
 
 
 class OwnRecognizer(FormatRecognizer):
@@ -126,3 +132,65 @@ class _NerOnlyEngine(SpacyNlpEngine):
             ),
         )
         self.nlp = {LANGUAGE: pipe}
+
+
+LEAST_CONFIDENCE = 0.5
+"""Of code, logs and figures the identifier is never surer than 0.3; of two sentences of prose it is nearly certain."""
+
+
+@cache
+def _identifier() -> LanguageIdentifier:
+    # Without types, like the call below.
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)  # pyright: ignore[reportUnknownMemberType]
+
+
+def language_of(text: str) -> str | None:
+    """ISO 639-1 code; None where it is not clear, as in code, tables and a few words.
+
+    Codes of three letters are no language (`zxx`), or one without a model, like Nigerian Pidgin for short English.
+    """
+    language, confidence = cast("tuple[str, float]", _identifier().classify(text))  # pyright: ignore[reportUnknownMemberType]
+    return language if confidence >= LEAST_CONFIDENCE and len(language) == 2 else None
+
+
+Chunk = tuple[int, int]
+CHUNK_CHARACTERS = 2_000
+_OVERLAP = 200
+_SENTENCE_END = proven(r"(?<=[.!?])\s")
+_SPACE = proven(r"\s")
+
+
+def chunk_spans(text: str) -> Iterator[tuple[int, int]]:
+    """(start, end) of each chunk, covering the text in order.
+
+    A chunk ends at the last line end that it can hold. Without one it ends at a sentence, a space or anywhere, and the
+    next begins up to 200 characters earlier, so that what the cut parts is whole in one of them.
+    """
+    start = 0
+    while start < len(text):
+        limit = start + CHUNK_CHARACTERS
+        if limit >= len(text):
+            yield start, len(text)
+            return
+        end = text.rfind("\n", start + 1, limit) + 1
+        if end:
+            yield start, end
+            start = end
+            continue
+        end = _soft_end(text, start, limit)
+        yield start, end
+        start = _soft_start(text, end)
+
+
+def _soft_end(text: str, start: int, limit: int) -> int:
+    half = start + CHUNK_CHARACTERS // 2
+    for boundary in (_SENTENCE_END, _SPACE):
+        ends = [match.end() for match in boundary.finditer(text, half, limit)]
+        if ends:
+            return ends[-1]
+    return limit
+
+
+def _soft_start(text: str, end: int) -> int:
+    space = _SPACE.search(text, end - _OVERLAP, end)
+    return space.end() if space and space.end() < end else end - _OVERLAP

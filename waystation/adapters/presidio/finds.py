@@ -2,6 +2,8 @@
 
 A text as a reader sees it: without characters that cannot be seen, and with the plain form of those that only look
 different, so that `exam<U+200B>ple.com` and `ｅxample.com` are found like `example.com`.
+
+The sentences that values of JSON hold.
 """
 
 import re
@@ -261,6 +263,63 @@ def _sign(escape: re.Match[str]) -> str:
         return chr(int(written, 16))
     name = escape["name"]
     return "" if name is None else _NAMED_SIGNS.get(name) or chr(int(name[2:], 16))
+
+
+_STRING = proven(r"(?<!\\)\"(?P<inside>(?:[^\"\\\n]|\\.)*+)\"(?P<key>\s{0,80}+:)?")
+_ESCAPE_OF_JSON = proven(r"\\(?:u(?P<number>[0-9a-fA-F]{4})|(?P<sign>.))")
+_SIGNS_OF_JSON = {"n": "\n", "r": "\n", "t": "\t", "b": " ", "f": "\n"}
+_LOWER_WORD = proven(r"(?<![\w-])[^\W\d_A-Z]{2}")
+_FEWEST_BLANKS = 2
+_MOST_LAYERS = 3
+"""Of JSON within strings of JSON."""
+
+
+def prose_in_json(text: str, layers: int = _MOST_LAYERS) -> Iterator[Unescaped]:
+    """The values of JSON that hold a sentence, each as whoever unpacks it reads it; also of JSON within a value."""
+    end, in_value, of_array = 0, False, False
+    for string in _STRING.finditer(text):
+        gap = "".join(text[end : string.start()].split())
+        of_array = gap.endswith("[") or (of_array and in_value and gap == ",")
+        in_value = string["key"] is None and (of_array or (in_value and gap == ""))
+        if in_value:
+            yield from _prose_of(text, *string.span("inside"), layers)
+        end, in_value = string.end(), in_value or string["key"] is not None
+
+
+def _prose_of(text: str, start: int, end: int, layers: int) -> Iterator[Unescaped]:
+    if text.count(" ", start, end) + text.count("\\n", start, end) < _FEWEST_BLANKS:
+        return
+    value = _unescaped_json(text, start, end)
+    inner = prose_in_json(value.text, layers - 1) if layers and "\\" in text[start:end] else ()
+    for one in inner:
+        spans = [value.back(first, last) for first, last in zip(one.starts, one.ends, strict=True)]
+        yield Unescaped(one.text, [first for first, _ in spans], [last for _, last in spans])
+    if value.text[:1] not in {"{", "["} and _LOWER_WORD.search(value.text):
+        yield value
+
+
+def _unescaped_json(text: str, start: int, end: int) -> Unescaped:
+    signs: list[str] = []
+    starts, ends = list[int](), list[int]()
+    for escape in (*_ESCAPE_OF_JSON.finditer(text, start, end), None):
+        plain = range(start, escape.start() if escape else end)
+        signs.append(text[plain.start : plain.stop])
+        starts += plain
+        ends += [place + 1 for place in plain]
+        if escape:
+            signs.append(_sign_of_json(escape))
+            starts.append(escape.start())
+            ends.append(escape.end())
+            start = escape.end()
+    return Unescaped("".join(signs), starts, ends)
+
+
+def _sign_of_json(escape: re.Match[str]) -> str:
+    """One character. Halves of one stand for no letter."""
+    if escape["number"] is None:
+        return _SIGNS_OF_JSON.get(escape["sign"], escape["sign"])
+    number = int(escape["number"], 16)
+    return MASK if 0xD800 <= number < 0xE000 else chr(number)
 
 
 def folded(value: str) -> str:

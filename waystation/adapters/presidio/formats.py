@@ -136,7 +136,7 @@ class KeptStretches:
         if though_a_reference or find.type in {SECRET, "EMAIL", "IBAN"}:
             return False
         if find.type in NAME_TYPES:
-            return self._references.touch(find) or self._code.touch(find)
+            return self._references.touch(find) or self._code.touch(find, from_its_beginning=True)
         return self._numbers.touch(find) or self._ids.hold(find)
 
 
@@ -155,6 +155,10 @@ class _Stretches:
         last = bisect_right(self._starts, find.start) - 1
         return last >= 0 and self._spans[last][1] >= find.end
 
-    def touch(self, find: Found) -> bool:
-        last = bisect_right(self._starts, find.end - 1) - 1
+    def touch(self, find: Found, *, from_its_beginning: bool = False) -> bool:
+        """Whether one has characters of the find; `from_its_beginning`: and does not begin behind that.
+
+        The name of a file that has blanks begins before what looks like one: `Ada Lovelace.md`.
+        """
+        last = bisect_right(self._starts, find.start if from_its_beginning else find.end - 1) - 1
         return last >= 0 and self._spans[last][1] > find.start

@@ -102,11 +102,11 @@ _CREDIT = proven(
     r"|(?:\(c\)|©|copyright)[\s\d,–-]{1,20}(?:by\s)?)\Z",
     re.IGNORECASE,
 )
-_SAYS = (
+PERSON_SAYS = (
     r"(?:,?\s(?:said|says|wrote|writes|told|asked|suggested|noticed|reported|pointed|proposed|contributed|thinks|agreed)\b"
     r"|['’]?\s?[<(][\w.+-]{1,64}(?:@|\sat\s)|['’]?\s?<EMAIL_)"
 )
-_SAID = proven(_SAYS)
+_SAID = proven(PERSON_SAYS)
 
 
 class _Words(NamedTuple):
@@ -167,22 +167,22 @@ def people(text: str, names: Iterable[Found]) -> Iterator[Found]:
 _SCORE, _STATED = 0.5, 0.95
 """Under and above the language model's 0.85: found by lists, and said by what stands before it."""
 _PARTICLES = "van|von|der|den|de|del|della|di|da|do|dos|du|la|le|el|al|bin|ibn|ben|y|e|zu|ter|ten"
-_CAPITALISED = (
+CAPITALISED = (
     r"(?:[^\W\d_a-z]\.|[^\W\d_a-z][^\W\d_]{0,40}+"
     r"(?:['’][^\W\d_]{1,40}+|-[^\W\d_a-z][^\W\d_]{0,40}+){0,3}+(?![\w(@/\\`-]))"
 )
-_FURTHER = rf" (?:(?:{_PARTICLES}) ){{0,2}}(?:[ae]l-)?{_CAPITALISED}"
-_APART = r"(?<![\w`/\\.@#$~-])"
-_SEVERAL_WORDS = proven(rf"{_APART}{_CAPITALISED}(?:{_FURTHER}){{1,5}}")
-_ONE_WORD = proven(rf"{_APART}(?<![\w]['’]){_CAPITALISED}")
-_WORD_OF_SEVERAL = proven(_CAPITALISED)
+_FURTHER = rf" (?:(?:{_PARTICLES}) ){{0,2}}(?:[ae]l-)?{CAPITALISED}"
+STANDING_APART = r"(?<![\w`/\\.@#$~-])"
+_SEVERAL_WORDS = proven(rf"{STANDING_APART}{CAPITALISED}(?:{_FURTHER}){{1,5}}")
+_ONE_WORD = proven(rf"{STANDING_APART}(?<![\w]['’]){CAPITALISED}")
+_WORD_OF_SEVERAL = proven(CAPITALISED)
 _OWNED, _NEW = proven(r"['’]s\Z"), proven(r"\b[Nn]ew \Z")
 _MOST_FOLLOWING, _LONGEST_CITY = 3, 4
-_NO_GIVEN_NAMES, _CALLED_AFTER_PEOPLE = _words("no_given_names.txt"), _words("called_after_people.txt")
+_NO_GIVEN_NAMES, CALLED_AFTER_PEOPLE = _words("no_given_names.txt"), _words("called_after_people.txt")
 """Lists have the former, and other things begin with them; the latter say of names before them that it is no person."""
 
 
-class _Word(NamedTuple):
+class Word(NamedTuple):
     """A capitalised word among others."""
 
     start: int
@@ -193,7 +193,7 @@ class _Word(NamedTuple):
     """Whether an `'s` followed."""
 
     @classmethod
-    def of(cls, text: str, start: int, end: int) -> "_Word":
+    def of(cls, text: str, start: int, end: int) -> "Word":
         """The word there, without the `'s`."""
         owned = _OWNED.search(text, start, end)
         end = owned.start() if owned else end
@@ -204,10 +204,12 @@ class _Word(NamedTuple):
 
     @property
     def is_initial(self) -> bool:
+        """Whether it is one letter."""
         return len(self.part) == 1
 
     @property
     def is_listed(self) -> bool:
+        """Whether a list has it, and it is nothing else."""
         return _is_known(self.part) and self.is_only_a_name
 
     @property
@@ -243,7 +245,7 @@ def listed_people(text: str, start: int, end: int, *, by_all_words: bool = False
     `by_all_words`: the whole name, where a capital may just as well begin any other word.
     """
     for several in _SEVERAL_WORDS.finditer(text, start, end):
-        words = [_Word.of(text, *word.span()) for word in _WORD_OF_SEVERAL.finditer(text, *several.span())]
+        words = [Word.of(text, *word.span()) for word in _WORD_OF_SEVERAL.finditer(text, *several.span())]
         past = 0
         for first, word in enumerate(words):
             if first < past or _NEW.search(text, max(0, word.start - len(" new ")), word.start):
@@ -256,7 +258,7 @@ def listed_people(text: str, start: int, end: int, *, by_all_words: bool = False
                 past = last + 1
 
 
-def _words_of_city(text: str, words: Sequence[_Word]) -> int:
+def _words_of_city(text: str, words: Sequence[Word]) -> int:
     """How many words the name of a city takes that begins with the first, if it is more than one."""
     for count in range(min(len(words), _LONGEST_CITY), 1, -1):
         if text[words[0].start : words[count - 1].end] in CITIES:
@@ -264,7 +266,7 @@ def _words_of_city(text: str, words: Sequence[_Word]) -> int:
     return 0
 
 
-def _last_of_name(words: Sequence[_Word], first: int) -> int:
+def _last_of_name(words: Sequence[Word], first: int) -> int:
     """The place of the last word of the name that begins there; of the first itself, where no name does."""
     last = first
     for place in range(first + 1, min(first + 1 + _MOST_FOLLOWING, len(words))):
@@ -278,23 +280,23 @@ def _last_of_name(words: Sequence[_Word], first: int) -> int:
     return last if _is_listed(name) and not _is_called_after(name, behind) else first
 
 
-def _is_listed(name: Sequence[_Word]) -> bool:
+def _is_listed(name: Sequence[Word]) -> bool:
     first, *rest = name
     if first.part in GIVEN_NAMES and first.is_only_a_name:
         return True
     return any(word.part in FAMILY_NAMES and word.is_only_a_name for word in rest)
 
 
-def _is_called_after(name: Sequence[_Word], behind: Sequence[_Word]) -> bool:
+def _is_called_after(name: Sequence[Word], behind: Sequence[Word]) -> bool:
     """`Ada Lovelace Institute`, `Petra Lindqvist Street`. People are called Hall and Park, too, behind given names."""
     *givens, last = name
     is_family = last.part in FAMILY_NAMES and all(word.part in GIVEN_NAMES or word.is_initial for word in givens)
     doubtful = (*(givens if is_family else name), *behind)
-    return any(word.part in _CALLED_AFTER_PEOPLE for word in doubtful)
+    return any(word.part in CALLED_AFTER_PEOPLE for word in doubtful)
 
 
-_STATED_NAME = rf"(?P<name>{_CAPITALISED}(?:{_FURTHER}){{0,4}})"
-_OF_A_PERSON = (
+_STATED_NAME = rf"(?P<name>{CAPITALISED}(?:{_FURTHER}){{0,4}})"
+OF_A_PERSON = (
     r"(?:(?:full|display|contact|customer|person|user|legal|given|family|first|last)[_ -]?names?"
     r"|(?:author|owner|user|customer|client|patient|employee|colleague|assignee|reporter|reviewer|maintainer|tenant"
     r"|member|attendee|participant|student|teacher|person|recipient|sender|contact|applicant)s?"
@@ -304,9 +306,9 @@ _OF_A_PERSON = (
 _FIELD, _NAME_FIELD = (
     proven(
         rf"(?<![^\W_])(?i:{key})[\"']?[ \t]{{0,4}}+(?:[:=]|=>)[ \t]{{0,4}}+(?P<quote>[\"']?){_STATED_NAME}(?P=quote)"
-        r"(?:(?<=[\"'])|(?=[ \t]{0,20}+(?:[\n\"',;)}\]<(|&]|\Z)))"
+        r"(?:(?<=[\"'])|(?=[ \t]{0,20}+(?:[\n\"',;)}\]<(|&]|\Z|(?<=[ \t])[\w.-]{1,40}+=)))"
     )
-    for key in (_OF_A_PERSON, "name")
+    for key in (OF_A_PERSON, "name")
 )
 _LEFT_TO = proven(rf"\b(?i:todo|fixme|xxx|hack)\({_STATED_NAME}\)")
 _INTRODUCED = proven(rf"\b[Mm]y (?:full )?name(?: is|['’]s) {_STATED_NAME}")
@@ -333,28 +335,26 @@ def _may_be_called(words: _Words, *, of_a_person: bool) -> bool:
     return words.any_known or (of_a_person and not words.any_ordinary)
 
 
-_SAYING = proven(rf"{_APART}(?P<name>{_CAPITALISED})(?={_SAYS})")
-
-
-def saying_people(text: str, start: int, end: int) -> Iterator[Found]:
-    """Single names before what people do, or before an address, in this stretch of the text."""
-    for match in _SAYING.finditer(text, start, end):
-        word = _Word.of(text, *match.span("name"))
-        if word.is_listed:
-            yield Found("PERSON", word.start, word.end, _SCORE)
-
-
 def named_again(text: str, people: Iterable[Found], start: int, end: int) -> Iterator[Found]:
-    """Single words of the names of these people, wherever else they stand in this stretch of the text."""
+    """Words of the names of these people, wherever else they stand in this stretch of the text."""
     known = {text[word.start : word.end] for person in people for word in _words_kept(text, person)}
+    last: Found | None = None
     for match in _ONE_WORD.finditer(text, start, end) if known else ():
-        word = _Word.of(text, *match.span())
-        if text[word.start : word.end] in known:
-            yield Found("PERSON", word.start, word.end, _SCORE)
+        word = Word.of(text, *match.span())
+        if text[word.start : word.end] not in known:
+            continue
+        if last and text[last.end : word.start] == " ":
+            last = last._replace(end=word.end)
+            continue
+        if last:
+            yield last
+        last = Found("PERSON", word.start, word.end, _SCORE)
+    if last:
+        yield last
 
 
-def _words_kept(text: str, person: Found) -> Iterator[_Word]:
-    words = [_Word.of(text, *word.span()) for word in _WORD_OF_SEVERAL.finditer(text, person.start, person.end)]
+def _words_kept(text: str, person: Found) -> Iterator[Word]:
+    words = [Word.of(text, *word.span()) for word in _WORD_OF_SEVERAL.finditer(text, person.start, person.end)]
     for word in words if len(words) > 1 or (words and words[0].is_listed and words[0].part in GIVEN_NAMES) else ():
         is_name = word.is_listed or (word is words[-1] and word.may_follow and word.is_only_a_name)
         if is_name and len(word.part) >= _SHORTEST:

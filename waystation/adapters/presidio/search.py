@@ -1,11 +1,5 @@
 """What Presidio finds in chunks of a text, without what must stay and without junk.
 
-Cuts a long text into stretches that a recogniser takes a bounded time for.
-
-Which language a stretch of text is in, as far as that can be told.
-
-Finds people by the address beside their name, and by the lines in which authors sign.
-
 Finds larger cities by their names, for where the language model takes them for dates or firms or sees nothing.
 
 Which of the names that the language model found are names: it was trained on news, and reads code and manuals here.
@@ -14,28 +8,48 @@ What goes: anything in code or glued to it, lower-case words, acronyms, CamelCas
 words that the same text also uses in lower case. A name of a person that looks like one of these stays in the text.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import chain
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from presidio_analyzer import AnalyzerEngine, BatchAnalyzerEngine, RecognizerResult
-from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-from waystation.adapters.presidio.engines import LANGUAGE, Recogniser, format_recognisers, name_engine
-from waystation.adapters.presidio.finds import MASK, SECRET, Found, Reading, masked, parted, unescaped, without_overlaps
+from waystation.adapters.presidio.columns import people_around, saying_people, signed, whole_name
+from waystation.adapters.presidio.engines import (
+    LANGUAGE,
+    Chunk,
+    Recogniser,
+    chunk_spans,
+    format_recognisers,
+    language_of,
+    name_engine,
+)
+from waystation.adapters.presidio.finds import (
+    MASK,
+    SECRET,
+    Found,
+    Reading,
+    Unescaped,
+    masked,
+    parted,
+    prose_in_json,
+    unescaped,
+    without_overlaps,
+)
 from waystation.adapters.presidio.formats import FormatRecognizer, Hit, KeptStretches
 from waystation.adapters.presidio.people import (
     CITIES,
     GIVEN_NAMES,
     LAWS,
     NAMES_THAT_ARE_WORDS,
+    ORDINARY_WORDS,
     TECHNOLOGY,
     TERMS,
     listed_people,
     named_again,
     people,
-    saying_people,
     stated_people,
     unaccented,
     without_names,
@@ -61,7 +75,9 @@ _CAMEL_CASE = proven(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
 _NAME_WITH_INNER_CAPITAL = proven(r"\A(?:Mc|Mac|De|Di|Du|La|Le|Van|Fitz)[A-Z][a-z]+\Z")
 _GLUED_BEFORE = proven(r"[`_/\\.@#$~-]$|\w$")
 _GLUED_AFTER = proven(r"[`_/\\(@#\w]|[.=:-]\w|\.?\[")
-_BEHIND = proven(r"(?P<owned>['’]s)? (?P<noun>[a-z]{3,20}+)(?![\w'’-])")
+_BEHIND = proven(r"(?P<owned>['’]s)? (?P<noun>[A-Za-z][a-z]{2,20}+)(?![\w'’-])")
+_MAKER = proven(r"\b(?:Amazon|AWS|Apache|Azure|Eclipse|IBM|Microsoft|Mozilla|Oracle) \Z")
+_BEFORE = 20
 
 
 class NameFilter:
@@ -86,14 +102,19 @@ class NameFilter:
         end = find.start + len(name)
         if not _SHAPE.match(name) or self._is_glued(find.start, end) or self._is_junk(name):
             return None
-        return None if self._is_term(name, end) else find._replace(end=end)
+        return None if " " not in name and self._is_term(name, end) else find._replace(end=end)
 
     def _is_term(self, name: str, end: int) -> bool:
-        """Whether what stands behind makes it half of a term: `Fourier transform`, `Dijkstra's algorithm`."""
+        """Whether what stands around makes it half of a term: `Fourier transform`, `Dijkstra's algorithm`, and `Amazon
+        Aurora`.
+        """
+        if _MAKER.search(self._text, max(0, end - len(name) - _BEFORE), end - len(name)):
+            return True
         behind = _BEHIND.match(self._text, end)
-        if behind is None or " " in name:
+        if behind is None:
             return False
-        nouns = {behind["noun"], behind["noun"].removesuffix("s")}
+        noun = behind["noun"].lower()
+        nouns = {noun, noun.removesuffix("s")}
         if behind["owned"] is None:
             return not TERMS.isdisjoint(nouns)
         return not LAWS.isdisjoint(nouns) and unaccented(name) not in GIVEN_NAMES
@@ -109,7 +130,9 @@ class NameFilter:
         if any(_CAMEL_CASE.search(word) and not _NAME_WITH_INNER_CAPITAL.match(word) for word in words):
             return True
         lower = {word.lower() for word in words}
-        return bool(lower & (TECHNOLOGY - NAMES_THAT_ARE_WORDS)) or lower <= self._lower_words
+        if lower & (TECHNOLOGY - NAMES_THAT_ARE_WORDS):
+            return True
+        return lower <= self._lower_words and not (len(lower) > 1 and lower & GIVEN_NAMES - ORDINARY_WORDS)
 
 
 _SCORE = 0.5
@@ -132,43 +155,6 @@ def known_places(text: str, start: int, end: int) -> Iterator[Found]:
                 break
 
 
-LEAST_CONFIDENCE = 0.5
-"""Of code, logs and figures the identifier is never surer than 0.3; of two sentences of prose it is nearly certain."""
-
-
-@cache
-def _identifier() -> LanguageIdentifier:
-    # Without types, like the call below.
-    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)  # pyright: ignore[reportUnknownMemberType]
-
-
-def language_of(text: str) -> str | None:
-    """ISO 639-1 code; None where it is not clear, as in code, tables and a few words.
-
-    Codes of three letters are no language (`zxx`), or one without a model, like Nigerian Pidgin for short English.
-    """
-    language, confidence = cast("tuple[str, float]", _identifier().classify(text))  # pyright: ignore[reportUnknownMemberType]
-    return language if confidence >= LEAST_CONFIDENCE and len(language) == 2 else None
-
-
-_SIGNED_WORD = r"[^\W\d_a-z][^\W\d_]{1,40}(?:['’-][^\W\d_]{1,40}){0,3}"
-_SIGNED = proven(
-    rf"\b(?:Author|Committer|(?:Signed-off|Co-authored|Reported|Reviewed|Acked|Tested)-by):[ \t]+"
-    rf"(?P<name>{_SIGNED_WORD}(?: {_SIGNED_WORD}){{1,3}})"
-)
-_BESIDE_AN_ADDRESS = proven(
-    rf"(?P<name>(?<![\w'’-]){_SIGNED_WORD} {_SIGNED_WORD})(?: at)? "
-    rf"(?:(?<=at )[\w.+-]{{1,64}}@\w|<(?:EMAIL_[0-9a-f]{{12}}>|[\w.+-]{{1,64}}@\w))"
-)
-
-
-def signed(text: str, start: int, end: int) -> Iterator[Found]:
-    """The names in this stretch of the text."""
-    for pattern in (_SIGNED, _BESIDE_AN_ADDRESS):
-        for match in pattern.finditer(text, start, end):
-            yield Found("PERSON", *match.span("name"), _SCORE)
-
-
 _SEPARATOR = proven(r"(?<=\S),(?=[^\s\d])|(?<=[^\s\d]),(?=\S)")
 """The comma of CSV: the language model takes `17,Ada Lovelace,4` for one word, and finds the name between line ends."""
 _ANY_DIGIT = "0"
@@ -179,7 +165,6 @@ MOST_ROUNDS, MOST_FINDS = 2, 200
 """Rounds in which a chunk is searched, and finds of one. In 7,000 documents and pieces of them no round after the first
 found anything.
 """
-Chunk = tuple[int, int]
 
 
 class SearchedText:
@@ -189,6 +174,39 @@ class SearchedText:
         self.text = text
         self.kept = KeptStretches(text)
         self.names = NameFilter(text)
+
+    @cached_property
+    def _prose(self) -> Sequence[Unescaped]:
+        """Of its JSON, in pieces, in the order in which they begin."""
+        values = (
+            Unescaped(value.text[start:end], value.starts[start:end], value.ends[start:end])
+            for value in prose_in_json(self.text)
+            for start, end in chunk_spans(value.text)
+        )
+        return sorted(values, key=_first_place)
+
+    def prose_in(self, start: int, end: int) -> Sequence[Unescaped]:
+        """The sentences in values of JSON that begin in this stretch."""
+        first, last = (bisect_left(self._prose, place, key=_first_place) for place in (start, end))
+        return self._prose[first:last]
+
+
+def _first_place(prose: Unescaped) -> int:
+    return prose.starts[0]
+
+
+class _Part(NamedTuple):
+    """What is read without what surrounds it: a chunk, or a sentence that the text quotes."""
+
+    searched: SearchedText
+    start: int
+    end: int
+    quoted: Unescaped | None = None
+
+    @classmethod
+    def of_quoted(cls, quoted: Unescaped) -> "_Part":
+        """As a text of its own."""
+        return cls(SearchedText(quoted.text), 0, len(quoted.text), quoted)
 
 
 class Finds(NamedTuple):
@@ -274,35 +292,57 @@ class PresidioSearch:
 
         Raises RedactionFailed if a spaCy model is not installed.
         """
-        by_language: dict[str, list[Chunk]] = {}
-        for start, end in chunks:
-            if not searched.names.may_be_in(start, end):
-                continue
-            language = language_of(without_names(searched.text[start:end])) or self._unclear
-            by_language.setdefault(language, []).append((start, end))
+        by_language: dict[str, list[_Part]] = {}
+        quoted = (_Part.of_quoted(one) for start, end in chunks for one in searched.prose_in(start, end))
+        for part in (*(_Part(searched, start, end) for start, end in chunks), *quoted):
+            if part.searched.names.may_be_in(part.start, part.end):
+                language = language_of(without_names(part.searched.text[part.start : part.end])) or self._unclear
+                by_language.setdefault(language, []).append(part)
         not_sought = frozenset(by_language) - frozenset(self._rules.models)
         finds = [
             find
-            for language, own_chunks in by_language.items()
-            for find in self._names_in(searched, own_chunks, None if language in not_sought else language)
+            for language, parts in by_language.items()
+            for find in self._names_in(searched, parts, None if language in not_sought else language)
         ]
         return Finds(finds, not_sought)
 
-    def _names_in(self, searched: SearchedText, chunks: Sequence[Chunk], language: str | None) -> list[Found]:
+    def _names_in(self, searched: SearchedText, parts: Sequence[_Part], language: str | None) -> list[Found]:
         """By the model of this language, if there is one, and by what holds in all."""
-        seen = self._seen_in(searched, chunks, language) if language else ()
-        listed = (person for start, end in chunks for person in _listed(searched.text, start, end, language))
-        candidates = [name for find in (*seen, *listed) if (name := searched.names.name_in(find))]
-        persons = list(people(searched.text, (name for name in candidates if name.type == "PERSON")))
+        seen = self._seen_in(parts, language) if language else [list[Found]() for _ in parts]
+        own, names = list[Found](), list[Found]()
+        for part, finds in zip(parts, seen, strict=True):
+            text = part.searched.text
+            both = (*finds, *_listed(text, part.start, part.end, language))
+            candidates = [name for find in both if (name := part.searched.names.name_in(find))]
+            around = [find for find in people_around(text, part.start, part.end) if self._counts(part.searched, find)]
+            if part.quoted is None:
+                own += candidates
+                names += around
+            else:
+                quoted = (*around, *self._people_and_places(part.searched, candidates))
+                names += (_of_quoted(name, part.quoted) for name in quoted)
+        names += self._people_and_places(searched, own)
+        persons = [name for name in names if name.type == "PERSON"]
+        chunks = ((part.start, part.end) for part in parts if part.quoted is None)
         again = (person for start, end in chunks for person in named_again(searched.text, persons, start, end))
-        persons += [name for find in again if (name := searched.names.name_in(find))]
-        names = (*persons, *(name for name in candidates if name.type != "PERSON"))
+        names += [name for find in again if (name := searched.names.name_in(find))]
+        called = {searched.text[one.start : one.end] for one in persons}
+        names = [one._replace(type="PERSON") if searched.text[one.start : one.end] in called else one for one in names]
         return [name for name in names if self._counts(searched, name)]
 
-    def _seen_in(self, searched: SearchedText, chunks: Sequence[Chunk], language: str) -> Iterator[Found]:
-        pieces = [_SEPARATOR.sub("\n", searched.text[start:end]) for start, end in chunks]
+    def _seen_in(self, parts: Sequence[_Part], language: str) -> list[list[Found]]:
+        """Of each part, what the model takes for names in it."""
+        pieces = [_SEPARATOR.sub("\n", part.searched.text[part.start : part.end]) for part in parts]
         answers = _analyse(self._name_engine(language), pieces)
-        return (_moved(hit, start) for (start, _), hits in zip(chunks, answers, strict=True) for hit in hits)
+        return [[_moved(hit, part.start) for hit in hits] for part, hits in zip(parts, answers, strict=True)]
+
+    def _people_and_places(self, searched: SearchedText, candidates: Sequence[Found]) -> list[Found]:
+        persons = people(searched.text, (name for name in candidates if name.type == "PERSON"))
+        names = (
+            *(whole_name(searched.text, name) for name in persons),
+            *(name for name in candidates if name.type != "PERSON"),
+        )
+        return [name for name in names if self._counts(searched, name)]
 
     def _counts(self, searched: SearchedText, find: Found) -> bool:
         """Whether it is to be replaced. What a recogniser of one's own found may lie in a reference."""
@@ -384,51 +424,13 @@ def _found(hit: RecognizerResult) -> Found:
     return Found(SHORT_TYPES.get(hit.entity_type, hit.entity_type), hit.start, hit.end, hit.score)
 
 
+def _of_quoted(find: Found, quoted: Unescaped) -> Found:
+    return _between(find, *quoted.back(find.start, find.end))
+
+
 def _moved(find: Found, offset: int) -> Found:
     return _between(find, find.start + offset, find.end + offset)
 
 
 def _between(find: Found, start: int, end: int) -> Found:
     return Found(find.type, start, end, find.score)
-
-
-CHUNK_CHARACTERS = 2_000
-_OVERLAP = 200
-_SENTENCE_END = proven(r"(?<=[.!?])\s")
-_SPACE = proven(r"\s")
-
-
-def chunk_spans(text: str) -> Iterator[tuple[int, int]]:
-    """(start, end) of each chunk, covering the text in order.
-
-    A chunk ends at the last line end that it can hold. Without one it ends at a sentence, a space or anywhere, and the
-    next begins up to 200 characters earlier, so that what the cut parts is whole in one of them.
-    """
-    start = 0
-    while start < len(text):
-        limit = start + CHUNK_CHARACTERS
-        if limit >= len(text):
-            yield start, len(text)
-            return
-        end = text.rfind("\n", start + 1, limit) + 1
-        if end:
-            yield start, end
-            start = end
-            continue
-        end = _soft_end(text, start, limit)
-        yield start, end
-        start = _soft_start(text, end)
-
-
-def _soft_end(text: str, start: int, limit: int) -> int:
-    half = start + CHUNK_CHARACTERS // 2
-    for boundary in (_SENTENCE_END, _SPACE):
-        ends = [match.end() for match in boundary.finditer(text, half, limit)]
-        if ends:
-            return ends[-1]
-    return limit
-
-
-def _soft_start(text: str, end: int) -> int:
-    space = _SPACE.search(text, end - _OVERLAP, end)
-    return space.end() if space and space.end() < end else end - _OVERLAP

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from waystation.adapters.presidio.engines import Chunk, chunk_spans, language_of
 from waystation.adapters.presidio.finds import Reading, views_of
 from waystation.adapters.presidio.rules import Rules
-from waystation.adapters.presidio.search import Chunk, PresidioSearch, SearchedText, chunk_spans, language_of
+from waystation.adapters.presidio.search import PresidioSearch, SearchedText
 from waystation.adapters.presidio.stretches import (
     STRETCH_CHUNKS,
     FailedStretch,

@@ -2,8 +2,6 @@
 
 Files that the `context` commands read, with the file's name in every complaint.
 
-Arguments and options of the `context` commands.
-
 What a conversation in a file is compacted by: window, threshold and tools that can be called again.
 """
 
