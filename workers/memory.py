@@ -15,8 +15,9 @@ from waystation.adapters.store.sql_store import SqlStore
 from waystation.adapters.temporal.connect import connect_as_person, find_target
 from waystation.adapters.temporal.orders import WorkersMemory
 from waystation.agents.archive import Archive, Recollection
-from waystation.domain.errors import BadInput, MemoryInUse, MemoryUnavailable, Unreachable
+from waystation.domain.errors import BadInput, MemoryInUse, MemoryUnavailable, StoreError, Unreachable, WrongKey
 from waystation.domain.memory import Excerpt, MemoryQuery
+from waystation.domain.task import reader_of
 from waystation.files import opened_private
 from waystation.ports import Embedder, Memory, MemoryDraft, MemorySearch, Redactor
 from waystation.settings import Settings
@@ -116,8 +117,63 @@ async def memory_is_there(settings: Settings) -> bool:
     return await is_on_server(settings, settings.qdrant_url)
 
 
+FAR_FEWER = 0.9
+"""A smaller share of its passages is said with what a search found."""
+
+
+class PassagesHeld(NamedTuple):
+    """What memory has of a tenant, and what the store says was written to it."""
+
+    points: int
+    stored: int
+    """Passages. Each is a point: there are fewer only where some were lost."""
+
+    @property
+    def lost(self) -> str:
+        """What is missing, and the next step; empty where nothing is."""
+        if self.points >= self.stored:
+            return ""
+        return (
+            f"memory has {self.points:,} of the {self.stored:,} passages that were written to it: `waystation memory "
+            "reindex` brings the others back from the store, and with --anew makes all of it again where that is not "
+            "enough"
+        )
+
+    @property
+    def lost_many(self) -> str:
+        """The same where far fewer are there."""
+        return self.lost if self.points < FAR_FEWER * self.stored else ""
+
+
+async def held(settings: Settings, store: SqlStore, memory: MemorySearch | None) -> PassagesHeld:
+    """`memory`: None where there is none. Raises as its `count` does."""
+    reader = reader_of(settings.tenant)
+    before = await store.count_stored(reader)
+    points = 0 if memory is None else await memory.count(reader.tenant)
+    # Workers bring in and forget meanwhile.
+    return PassagesHeld(points, min(before, await store.count_stored(reader)))
+
+
+async def held_now(settings: Settings, store: SqlStore, embedder: Embedder) -> PassagesHeld:
+    """The same of the memory that is there; a look makes none. Raises as `memory_to_search` does."""
+    if not await memory_is_there(settings):
+        return await held(settings, store, None)
+    async with memory_to_search(settings, store, embedder) as memory:
+        return await held(settings, store, memory)
+
+
+async def what_is_lost(settings: Settings) -> str:
+    """Of memory, with the next step; empty where nothing is, or where that cannot be told now."""
+    from waystation.knowledge import opened_embedder  # noqa: PLC0415  numpy comes with it
+
+    with suppress(StoreError, BadInput, WrongKey, Unreachable, MemoryUnavailable):
+        async with aclosing(await opened_store(settings)) as store, opened_embedder(settings) as embedder:
+            return (await held_now(settings, store, embedder)).lost
+    return ""
+
+
 async def why_not_embedded(settings: Settings) -> str:
-    """Why no worker could open the embedded memory; empty where one could, or has."""
+    """Why no worker could open the embedded memory, or what it has lost; empty where neither is so, or one has it."""
     from waystation.knowledge import opened_embedder  # noqa: PLC0415  numpy comes with it
 
     try:
@@ -125,10 +181,10 @@ async def why_not_embedded(settings: Settings) -> str:
             async with opened_embedder(settings) as embedder, opened_memory(settings, embedder):
                 pass
     except MemoryInUse:
-        return ""
+        pass
     except (BadInput, MemoryUnavailable) as error:
         return str(error)
-    return ""
+    return await what_is_lost(settings)
 
 
 @contextmanager
@@ -213,8 +269,11 @@ class MemoryReader:
     Memory itself is opened for each look, since workers may want to open it meanwhile.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, *, compares: bool = False) -> None:
+        """`compares`: each look also tells whether memory has what was written to it."""
+        self._settings, self._compares = settings, compares
+        self.lost = ""
+        """Where memory had far fewer passages than were written to it: that, and the next step."""
         self._opened: _Opened | None = None
         self._opening = asyncio.Lock()
         self._stack = AsyncExitStack()
@@ -229,10 +288,19 @@ class MemoryReader:
         Raises as `memory_to_search` does, RedactionFailed, StoreError.
         """
         if not await memory_is_there(self._settings):
+            if self._compares:
+                async with aclosing(await opened_store(self._settings)) as alone:
+                    await self._compare(alone, None)
             return ()
         store, embedder, redactor = await self._tools()
         async with memory_to_search(self._settings, store, embedder) as memory:
-            return await Recollection(memory, embedder, redactor).search(wanted, tokens)
+            found = await Recollection(memory, embedder, redactor).search(wanted, tokens)
+            if self._compares:
+                await self._compare(store, memory)
+            return found
+
+    async def _compare(self, store: SqlStore, memory: MemorySearch | None) -> None:
+        self.lost = (await held(self._settings, store, memory)).lost_many
 
     async def _tools(self) -> _Opened:
         # The embedder and Presidio take seconds to load.

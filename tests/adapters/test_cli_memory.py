@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import sys
 import uuid
 from collections.abc import Callable
@@ -44,13 +45,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-def passage(number: int) -> Passage:
+def passage(number: int, tenant: str) -> Passage:
     return Passage(
-        id=str(uuid.uuid5(uuid.NAMESPACE_OID, str(number))),
-        tenant=tenant_hash("local"),
+        id=str(uuid.uuid5(uuid.NAMESPACE_OID, f"{tenant} {number}")),
+        tenant=tenant_hash(tenant),
         session="session",
-        task_id=TASK,
-        run_id=f"{TASK}/research-1",
+        task_id=f"{TASK}{tenant}",
+        run_id=f"{TASK}{tenant}/research-1",
         step_id="research-1",
         first_message="m2",
         last_message="m3",
@@ -60,21 +61,21 @@ def passage(number: int) -> Passage:
     )
 
 
-async def commit(count: int) -> None:
+async def commit(count: int, tenant: str = "local") -> None:
     """Let this many passages wait."""
     async with aclosing(await opened_store(Settings())) as store:
         ref = RunRef(
             store_id=await store.store_id(),
-            tenant=tenant_hash("local"),
+            tenant=tenant_hash(tenant),
             session="session",
-            task_id=TASK,
+            task_id=f"{TASK}{tenant}",
             step_id="research-1",
             role="research",
         )
         await store.open_run(ref)
         fence = await store.take_fence(ref.run_id)
         record = Summarised(id="c-1", strategy="window", covered=("m2",), summary=user_text("s-1", "So far."))
-        await store.commit_compaction(fence, 0, record, [passage(number) for number in range(count)], None)
+        await store.commit_compaction(fence, 0, record, [passage(number, tenant) for number in range(count)], None)
 
 
 async def bring_in() -> None:
@@ -178,6 +179,74 @@ def test_a_damaged_memory_is_seen_and_made_again(file: str, capsys: pytest.Captu
         assert (code, EMBEDDED_NOW in out) == (0, True)
         assert json.loads(printed(["memory", "status", "--json"], capsys)[1])["points"] == COUNT
         assert "the wheel audit number" in printed(["memory", "search", "wheel audit"], capsys)[1]
+
+
+def remove_segments(memory: Path) -> None:
+    for segment in memory.glob("*/segments/*"):
+        shutil.rmtree(segment)
+
+
+def cut_mappings(memory: Path) -> None:
+    for mappings in memory.rglob("mutable_id_tracker.mappings"):
+        os.truncate(mappings, mappings.stat().st_size // 2)
+
+
+def zero_index(memory: Path) -> None:
+    for index in memory.glob("*/segments/*/payload_index/**/*.dat"):
+        index.write_bytes(bytes(index.stat().st_size))
+
+
+LOSSES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "the folder": (shutil.rmtree, "0"),
+    "its segments": (remove_segments, r"\d+"),
+    "half of the ids": (cut_mappings, r"\d+"),
+    "the index": (zero_index, "0"),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_memory_that_has_lost_passages_says_so_and_gets_them_back(
+    loss: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asyncio.run(commit(COUNT))
+    assert (
+        json.loads(printed(["memory", "status", "--json"], capsys)[1])["finding"]
+        == "memory is made by the first worker"
+    )
+    asyncio.run(bring_in())
+    assert memory_finding(capsys) == ("", True)
+    lose, points = LOSSES[loss]
+    lose(Settings().memory_folder)
+    said = f"memory has {points} of the {COUNT} passages that were written to it: `waystation memory reindex` brings"
+    finding, healthy = memory_finding(capsys)
+    assert (bool(re.match(said, finding)), healthy) == (True, False)
+    code, _, err = printed(["memory", "search", "wheel audit"], capsys)
+    assert (code, re.search(said, " ".join(err.split())) is not None) == (0, True)
+    if loss == "the index":  # its points are all there, by their ids
+        assert re.search(said, " ".join(printed(["memory", "reindex"], capsys)[2].split()))
+    assert printed(["memory", "reindex", *["--anew"] * (loss == "the index")], capsys)[0] == 0
+    assert memory_finding(capsys) == ("", True)
+    assert printed(["memory", "search", "wheel audit"], capsys)[2] == ""
+
+
+def memory_finding(capsys: pytest.CaptureFixture[str]) -> tuple[str, bool]:
+    """What `memory status` finds, and whether `doctor` finds the same."""
+    finding = json.loads(printed(["memory", "status", "--json"], capsys)[1])["finding"]
+    (check,) = [one for one in json.loads(printed(["doctor", "--json"], capsys)[1]) if one["name"] == "memory"]
+    assert finding in {"", check["finding"]}
+    return finding, check["ok"]
+
+
+def test_what_waits_was_put_aside_or_is_of_another_tenant_is_not_missed(capsys: pytest.CaptureFixture[str]) -> None:
+    asyncio.run(commit(9))
+    asyncio.run(put_aside(2))
+    asyncio.run(bring_in())
+    asyncio.run(commit(COUNT, "other"))
+    assert memory_finding(capsys) == ("", True)
+    asyncio.run(bring_in())
+    assert memory_finding(capsys) == ("", True)
+    status = json.loads(printed(["memory", "status", "--json"], capsys)[1])
+    assert (status["points"], status["passages"], len(status["refused"])) == (7, COUNT + 9, 2)
 
 
 def test_doctor_looks_into_the_embedded_memory(capsys: pytest.CaptureFixture[str]) -> None:
