@@ -28,6 +28,8 @@ LOOK_SECONDS, LOOK_AGAIN_SECONDS = 10.0, 0.05
 """So long one waits for those who only look into embedded memory, each for a moment, and so long between two tries."""
 DRAIN_EVERY = timedelta(seconds=30)
 """So long passages may wait after memory is back."""
+_LOCK, _REINDEX = ".lock", b"reindex"
+"""The file beside the folder that is locked by who has memory open, and what is in it while memory is made anew."""
 _NOBODY = ""
 """A tenant without passages: memory that is there counts none."""
 
@@ -101,7 +103,7 @@ async def opened_draft(settings: Settings, embedder: Embedder, *, anew: bool = F
         async with draft_on_server(settings, settings.qdrant_url, embedder, anew=anew) as draft:
             yield draft
     else:
-        with _alone(settings):
+        with _alone(settings, _REINDEX):
             folder = settings.memory_folder
             beside = await QdrantEdgeDraft.open_beside(folder, embedder.name, embedder.dimension, anew=anew)
             async with aclosing(beside):
@@ -188,17 +190,32 @@ async def why_not_embedded(settings: Settings) -> str:
 
 
 @contextmanager
-def _alone(settings: Settings) -> Generator[None]:
-    """Hold the lock of the embedded memory; the kernel releases it when this process ends, however it ends."""
-    lock = _locked(settings, ".lock")
+def _alone(settings: Settings, purpose: bytes = b"") -> Generator[None]:
+    """Hold the lock of the embedded memory; the kernel releases it when this process ends, however it ends.
+
+    `purpose`: what is written into the file, for who finds it locked.
+    """
+    lock = _locked(settings, _LOCK)
     if lock is None:
-        raise MemoryInUse(
-            f"another process runs the workers of {settings.home} (`waystation status`), and embedded memory is "
-            "opened by one process only: stop that one, set WAYSTATION_HOME to another folder, or set QDRANT_URL, "
-            "so that several processes share a Qdrant server"
-        )
+        raise MemoryInUse(_who_has_it(settings))
     with lock:
+        lock.truncate(0)
+        lock.write(purpose)
+        lock.flush()
         yield
+
+
+def _who_has_it(settings: Settings) -> str:
+    if settings.memory_folder.with_suffix(_LOCK).read_bytes() == _REINDEX:
+        return (
+            f"another process makes the memory of {settings.home} anew (`waystation memory reindex`): wait until it is "
+            "done, or stop that one, and the next goes on where it was"
+        )
+    return (
+        f"another process runs the workers of {settings.home} (`waystation status`), and embedded memory is opened by "
+        "one process only: stop that one, set WAYSTATION_HOME to another folder, or set QDRANT_URL, so that several "
+        "processes share a Qdrant server"
+    )
 
 
 @asynccontextmanager
