@@ -112,7 +112,7 @@ def search(
     since: Annotated[
         str | None, typer.Option(metavar="DATE", help="Hidden or remembered then or later; also how long ago, like 2d.")
     ] = None,
-    until: Annotated[str | None, typer.Option(metavar="DATE", help="Hidden or remembered before.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="DATE", help="Hidden or remembered before; or 1h ago.")] = None,
     tokens: Annotated[
         int, typer.Option("--tokens", min=1, max=MOST_RECALLED, help="At most so many tokens.")
     ] = RECALLED_TOKENS,
