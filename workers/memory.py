@@ -15,8 +15,9 @@ from waystation.adapters.store.sql_store import SqlStore
 from waystation.adapters.temporal.connect import connect_as_person, find_target
 from waystation.adapters.temporal.orders import WorkersMemory
 from waystation.agents.archive import Archive, Recollection
-from waystation.domain.errors import BadInput, MemoryInUse, MemoryUnavailable, Unreachable
+from waystation.domain.errors import BadInput, MemoryInUse, MemoryUnavailable, StoreError, Unreachable, WrongKey
 from waystation.domain.memory import Excerpt, MemoryQuery
+from waystation.domain.task import reader_of
 from waystation.files import opened_private
 from waystation.ports import Embedder, Memory, MemoryDraft, MemorySearch, Redactor
 from waystation.settings import Settings
@@ -27,6 +28,8 @@ LOOK_SECONDS, LOOK_AGAIN_SECONDS = 10.0, 0.05
 """So long one waits for those who only look into embedded memory, each for a moment, and so long between two tries."""
 DRAIN_EVERY = timedelta(seconds=30)
 """So long passages may wait after memory is back."""
+_LOCK, _REINDEX = ".lock", b"reindex"
+"""The file beside the folder that is locked by who has memory open, and what is in it while memory is made anew."""
 _NOBODY = ""
 """A tenant without passages: memory that is there counts none."""
 
@@ -100,7 +103,7 @@ async def opened_draft(settings: Settings, embedder: Embedder, *, anew: bool = F
         async with draft_on_server(settings, settings.qdrant_url, embedder, anew=anew) as draft:
             yield draft
     else:
-        with _alone(settings):
+        with _alone(settings, _REINDEX):
             folder = settings.memory_folder
             beside = await QdrantEdgeDraft.open_beside(folder, embedder.name, embedder.dimension, anew=anew)
             async with aclosing(beside):
@@ -116,8 +119,63 @@ async def memory_is_there(settings: Settings) -> bool:
     return await is_on_server(settings, settings.qdrant_url)
 
 
+FAR_FEWER = 0.9
+"""A smaller share of its passages is said with what a search found."""
+
+
+class PassagesHeld(NamedTuple):
+    """What memory has of a tenant, and what the store says was written to it."""
+
+    points: int
+    stored: int
+    """Passages. Each is a point: there are fewer only where some were lost."""
+
+    @property
+    def lost(self) -> str:
+        """What is missing, and the next step; empty where nothing is."""
+        if self.points >= self.stored:
+            return ""
+        return (
+            f"memory has {self.points:,} of the {self.stored:,} passages that were written to it: `waystation memory "
+            "reindex` brings the others back from the store, and with --anew makes all of it again where that is not "
+            "enough"
+        )
+
+    @property
+    def lost_many(self) -> str:
+        """The same where far fewer are there."""
+        return self.lost if self.points < FAR_FEWER * self.stored else ""
+
+
+async def held(settings: Settings, store: SqlStore, memory: MemorySearch | None) -> PassagesHeld:
+    """`memory`: None where there is none. Raises as its `count` does."""
+    reader = reader_of(settings.tenant)
+    before = await store.count_stored(reader)
+    points = 0 if memory is None else await memory.count(reader.tenant)
+    # Workers bring in and forget meanwhile.
+    return PassagesHeld(points, min(before, await store.count_stored(reader)))
+
+
+async def held_now(settings: Settings, store: SqlStore, embedder: Embedder) -> PassagesHeld:
+    """The same of the memory that is there; a look makes none. Raises as `memory_to_search` does."""
+    if not await memory_is_there(settings):
+        return await held(settings, store, None)
+    async with memory_to_search(settings, store, embedder) as memory:
+        return await held(settings, store, memory)
+
+
+async def what_is_lost(settings: Settings) -> str:
+    """Of memory, with the next step; empty where nothing is, or where that cannot be told now."""
+    from waystation.knowledge import opened_embedder  # noqa: PLC0415  numpy comes with it
+
+    with suppress(StoreError, BadInput, WrongKey, Unreachable, MemoryUnavailable):
+        async with aclosing(await opened_store(settings)) as store, opened_embedder(settings) as embedder:
+            return (await held_now(settings, store, embedder)).lost
+    return ""
+
+
 async def why_not_embedded(settings: Settings) -> str:
-    """Why no worker could open the embedded memory; empty where one could, or has."""
+    """Why no worker could open the embedded memory, or what it has lost; empty where neither is so, or one has it."""
     from waystation.knowledge import opened_embedder  # noqa: PLC0415  numpy comes with it
 
     try:
@@ -125,24 +183,39 @@ async def why_not_embedded(settings: Settings) -> str:
             async with opened_embedder(settings) as embedder, opened_memory(settings, embedder):
                 pass
     except MemoryInUse:
-        return ""
+        pass
     except (BadInput, MemoryUnavailable) as error:
         return str(error)
-    return ""
+    return await what_is_lost(settings)
 
 
 @contextmanager
-def _alone(settings: Settings) -> Generator[None]:
-    """Hold the lock of the embedded memory; the kernel releases it when this process ends, however it ends."""
-    lock = _locked(settings, ".lock")
+def _alone(settings: Settings, purpose: bytes = b"") -> Generator[None]:
+    """Hold the lock of the embedded memory; the kernel releases it when this process ends, however it ends.
+
+    `purpose`: what is written into the file, for who finds it locked.
+    """
+    lock = _locked(settings, _LOCK)
     if lock is None:
-        raise MemoryInUse(
-            f"another process runs the workers of {settings.home} (`waystation status`), and embedded memory is "
-            "opened by one process only: stop that one, set WAYSTATION_HOME to another folder, or set QDRANT_URL, "
-            "so that several processes share a Qdrant server"
-        )
+        raise MemoryInUse(_who_has_it(settings))
     with lock:
+        lock.truncate(0)
+        lock.write(purpose)
+        lock.flush()
         yield
+
+
+def _who_has_it(settings: Settings) -> str:
+    if settings.memory_folder.with_suffix(_LOCK).read_bytes() == _REINDEX:
+        return (
+            f"another process makes the memory of {settings.home} anew (`waystation memory reindex`): wait until it is "
+            "done, or stop that one, and the next goes on where it was"
+        )
+    return (
+        f"another process runs the workers of {settings.home} (`waystation status`), and embedded memory is opened by "
+        "one process only: stop that one, set WAYSTATION_HOME to another folder, or set QDRANT_URL, so that several "
+        "processes share a Qdrant server"
+    )
 
 
 @asynccontextmanager
@@ -213,8 +286,11 @@ class MemoryReader:
     Memory itself is opened for each look, since workers may want to open it meanwhile.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, *, compares: bool = False) -> None:
+        """`compares`: each look also tells whether memory has what was written to it."""
+        self._settings, self._compares = settings, compares
+        self.lost = ""
+        """Where memory had far fewer passages than were written to it: that, and the next step."""
         self._opened: _Opened | None = None
         self._opening = asyncio.Lock()
         self._stack = AsyncExitStack()
@@ -229,10 +305,19 @@ class MemoryReader:
         Raises as `memory_to_search` does, RedactionFailed, StoreError.
         """
         if not await memory_is_there(self._settings):
+            if self._compares:
+                async with aclosing(await opened_store(self._settings)) as alone:
+                    await self._compare(alone, None)
             return ()
         store, embedder, redactor = await self._tools()
         async with memory_to_search(self._settings, store, embedder) as memory:
-            return await Recollection(memory, embedder, redactor).search(wanted, tokens)
+            found = await Recollection(memory, embedder, redactor).search(wanted, tokens)
+            if self._compares:
+                await self._compare(store, memory)
+            return found
+
+    async def _compare(self, store: SqlStore, memory: MemorySearch | None) -> None:
+        self.lost = (await held(self._settings, store, memory)).lost_many
 
     async def _tools(self) -> _Opened:
         # The embedder and Presidio take seconds to load.

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import sys
 import uuid
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from tests.qdrant_server import running_qdrant
 from waystation.adapters.clock import utc_now
 from waystation.agents.archive import EMBEDDED_AT_ONCE, Archive
 from waystation.cli.main import run
-from waystation.domain.errors import MemoryUnavailable, OtherEmbedder
+from waystation.domain.errors import MemoryInUse, MemoryUnavailable, OtherEmbedder
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import Passage
 from waystation.domain.task import tenant_hash
@@ -26,7 +27,7 @@ from waystation.domain.transcript import Summarised, user_text
 from waystation.knowledge import opened_embedder
 from waystation.settings import Settings
 from waystation.stores import opened_store
-from workers.memory import opened_memory, why_not_embedded
+from workers.memory import opened_draft, opened_memory, why_not_embedded
 
 ROOT = Path(__file__).parents[2]
 TASK, COUNT = "task-1", 300
@@ -44,13 +45,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-def passage(number: int) -> Passage:
+def passage(number: int, tenant: str) -> Passage:
     return Passage(
-        id=str(uuid.uuid5(uuid.NAMESPACE_OID, str(number))),
-        tenant=tenant_hash("local"),
+        id=str(uuid.uuid5(uuid.NAMESPACE_OID, f"{tenant} {number}")),
+        tenant=tenant_hash(tenant),
         session="session",
-        task_id=TASK,
-        run_id=f"{TASK}/research-1",
+        task_id=f"{TASK}{tenant}",
+        run_id=f"{TASK}{tenant}/research-1",
         step_id="research-1",
         first_message="m2",
         last_message="m3",
@@ -60,21 +61,21 @@ def passage(number: int) -> Passage:
     )
 
 
-async def commit(count: int) -> None:
+async def commit(count: int, tenant: str = "local") -> None:
     """Let this many passages wait."""
     async with aclosing(await opened_store(Settings())) as store:
         ref = RunRef(
             store_id=await store.store_id(),
-            tenant=tenant_hash("local"),
+            tenant=tenant_hash(tenant),
             session="session",
-            task_id=TASK,
+            task_id=f"{TASK}{tenant}",
             step_id="research-1",
             role="research",
         )
         await store.open_run(ref)
         fence = await store.take_fence(ref.run_id)
         record = Summarised(id="c-1", strategy="window", covered=("m2",), summary=user_text("s-1", "So far."))
-        await store.commit_compaction(fence, 0, record, [passage(number) for number in range(count)], None)
+        await store.commit_compaction(fence, 0, record, [passage(number, tenant) for number in range(count)], None)
 
 
 async def bring_in() -> None:
@@ -158,14 +159,20 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "page_0.dat": lambda payloads: payloads.write_bytes(b""),
     "chunk_0.mmap": lambda vectors: vectors.unlink(),
     "segment.json": lambda segment: segment.write_text("{}"),
+    "embedder.json ": lambda record: record.write_text(elsewhere(record, "../../etc")),
+    "embedder.json  ": lambda record: record.write_text(elsewhere(record, "..")),
 }
+
+
+def elsewhere(record: Path, place: str) -> str:
+    return json.dumps({**json.loads(record.read_text()), "kept_in": place})
 
 
 @pytest.mark.parametrize("file", DAMAGES)
 def test_a_damaged_memory_is_seen_and_made_again(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     asyncio.run(commit(COUNT))
     asyncio.run(bring_in())
-    damaged = next(Settings().memory_folder.rglob(file))
+    damaged = next(Settings().memory_folder.rglob(file.strip()))
     DAMAGES[file](damaged)
     way_out = "if its files are damaged, `waystation memory reindex --anew` makes it again from what the store has"
     for command in (["memory", "search", "wheel audit"], ["memory", "reindex"]):
@@ -178,6 +185,114 @@ def test_a_damaged_memory_is_seen_and_made_again(file: str, capsys: pytest.Captu
         assert (code, EMBEDDED_NOW in out) == (0, True)
         assert json.loads(printed(["memory", "status", "--json"], capsys)[1])["points"] == COUNT
         assert "the wheel audit number" in printed(["memory", "search", "wheel audit"], capsys)[1]
+
+
+def test_a_passage_that_cannot_be_read_is_named_as_damage(capsys: pytest.CaptureFixture[str]) -> None:
+    async def purge() -> None:
+        settings = Settings()
+        async with opened_embedder(settings) as embedder, opened_memory(settings, embedder) as memory:
+            await memory.purge()
+
+    asyncio.run(commit(COUNT))
+    asyncio.run(bring_in())
+    asyncio.run(purge())
+    for tracker in Settings().memory_folder.rglob("payload_storage/tracker.dat"):
+        tracker.write_bytes(bytes(tracker.stat().st_size))
+    code, _, err = printed(["memory", "search", "wheel audit"], capsys)
+    said = " ".join(err.split())
+    assert (code, "ValidationError" in said) == (3, False)
+    assert "a passage in it cannot be read; if its files are damaged, `waystation memory reindex --anew`" in said
+
+
+def remove_segments(memory: Path) -> None:
+    for segment in memory.glob("*/segments/*"):
+        shutil.rmtree(segment)
+
+
+def cut_mappings(memory: Path) -> None:
+    for mappings in memory.rglob("mutable_id_tracker.mappings"):
+        os.truncate(mappings, mappings.stat().st_size // 2)
+
+
+def zero_index(memory: Path) -> None:
+    for index in memory.glob("*/segments/*/payload_index/**/*.dat"):
+        index.write_bytes(bytes(index.stat().st_size))
+
+
+LOSSES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "the folder": (shutil.rmtree, "0"),
+    "its segments": (remove_segments, r"\d+"),
+    "half of the ids": (cut_mappings, r"\d+"),
+    "the index": (zero_index, "0"),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_memory_that_has_lost_passages_says_so_and_gets_them_back(
+    loss: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asyncio.run(commit(COUNT))
+    assert (
+        json.loads(printed(["memory", "status", "--json"], capsys)[1])["finding"]
+        == "memory is made by the first worker"
+    )
+    asyncio.run(bring_in())
+    assert memory_finding(capsys) == ("", True)
+    lose, points = LOSSES[loss]
+    lose(Settings().memory_folder)
+    said = f"memory has {points} of the {COUNT} passages that were written to it: `waystation memory reindex` brings"
+    finding, healthy = memory_finding(capsys)
+    assert (bool(re.match(said, finding)), healthy) == (True, False)
+    code, _, err = printed(["memory", "search", "wheel audit"], capsys)
+    assert (code, re.search(said, " ".join(err.split())) is not None) == (0, True)
+    if loss == "the index":  # its points are all there, by their ids
+        assert re.search(said, " ".join(printed(["memory", "reindex"], capsys)[2].split()))
+    assert printed(["memory", "reindex", *["--anew"] * (loss == "the index")], capsys)[0] == 0
+    assert memory_finding(capsys) == ("", True)
+    assert printed(["memory", "search", "wheel audit"], capsys)[2] == ""
+
+
+def memory_finding(capsys: pytest.CaptureFixture[str]) -> tuple[str, bool]:
+    """What `memory status` finds, and whether `doctor` finds the same."""
+    finding = json.loads(printed(["memory", "status", "--json"], capsys)[1])["finding"]
+    (check,) = [one for one in json.loads(printed(["doctor", "--json"], capsys)[1]) if one["name"] == "memory"]
+    assert finding in {"", check["finding"]}
+    return finding, check["ok"]
+
+
+def test_what_waits_was_put_aside_or_is_of_another_tenant_is_not_missed(capsys: pytest.CaptureFixture[str]) -> None:
+    asyncio.run(commit(9))
+    asyncio.run(put_aside(2))
+    asyncio.run(bring_in())
+    asyncio.run(commit(COUNT, "other"))
+    assert memory_finding(capsys) == ("", True)
+    asyncio.run(bring_in())
+    assert memory_finding(capsys) == ("", True)
+    status = json.loads(printed(["memory", "status", "--json"], capsys)[1])
+    assert (status["points"], status["passages"], len(status["refused"])) == (7, COUNT + 9, 2)
+
+
+def test_points_that_a_server_has_lost_are_missed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lose() -> None:
+        settings = Settings()
+        async with opened_embedder(settings) as embedder, opened_memory(settings, embedder) as memory:
+            await memory.delete([passage(number, "local").id for number in range(4)])
+
+    with running_qdrant() as qdrant:
+        monkeypatch.setenv("QDRANT_URL", qdrant.url)
+        monkeypatch.setenv("WAYSTATION_QDRANT_GRPC_PORT", "0")
+        for count, tenant in ((9, "local"), (5, "other")):
+            asyncio.run(commit(count, tenant))
+        asyncio.run(bring_in())
+        assert memory_finding(capsys) == ("", True)
+        asyncio.run(lose())
+        finding, healthy = memory_finding(capsys)
+        assert (finding.startswith("memory has 5 of the 9 passages"), healthy) == (True, False)
+        assert "memory has 5 of the 9" in " ".join(printed(["memory", "search", "wheel audit"], capsys)[2].split())
+        assert printed(["memory", "reindex"], capsys)[0] == 0
+        assert memory_finding(capsys) == ("", True)
 
 
 def test_doctor_looks_into_the_embedded_memory(capsys: pytest.CaptureFixture[str]) -> None:
@@ -203,6 +318,22 @@ def test_while_a_worker_has_the_embedded_memory_it_is_not_made_anew(capsys: pyte
     code, _, err = asyncio.run(with_a_worker())
     assert code == 2
     assert "another process runs the workers of" in err
+
+
+def test_while_memory_is_made_anew_another_one_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    async def beside_another() -> list[str]:
+        settings, said = Settings(), list[str]()
+        async with opened_embedder(settings) as embedder, opened_draft(settings, embedder, anew=True):
+            said.append((await asyncio.to_thread(printed, ["memory", "reindex", "--anew"], capsys))[2])
+            with pytest.raises(MemoryInUse) as told:
+                async with opened_memory(settings, embedder):
+                    pass
+            return [*said, str(told.value)]
+
+    for said in asyncio.run(beside_another()):
+        assert "another process makes the memory of" in " ".join(said.split())
+        assert "runs the workers" not in said
+    asyncio.run(bring_in())
 
 
 async def test_killed_in_the_middle_it_goes_on_where_it_was_and_the_old_memory_serves_until_then(

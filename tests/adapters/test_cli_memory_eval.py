@@ -90,6 +90,17 @@ def test_what_is_asked_with_private_words_is_found_redacted_and_said_in_words(
         ),
         (TALK, [{**ASKED[0], "relevant": []}], "Q.jsonl, line 1: relevant: it is empty"),
         ([], ASKED, "is empty: it takes a JSON object a line"),
+        (
+            ['{"id": "x", "role": "user", "text": "So.", "text": "No."}'],
+            ASKED,
+            "line 1: the key 'text' occurs twice in",
+        ),
+        (['{"id": "x", "role": "user", "text": NaN}'], ASKED, "C.jsonl, line 1: NaN is no JSON"),
+        (['{"id": "x", "role": "user", "text": "", "more": [-Infinity]}'], ASKED, "line 1: -Infinity is no JSON"),
+        ([{**TALK[0], "time": 5}], ASKED, "C.jsonl, line 1: time: it is no moment in ISO 8601, like 2026-09-01T08:00"),
+        ([{**TALK[0], "time": "5"}], ASKED, "line 1: time: it is no moment in ISO 8601"),
+        ([{**TALK[0], "time": "yesterday"}], ASKED, "ISO 8601, like 2026-09-01T08:00\n"),
+        ([{**TALK[0], "text": " "}], [{**ASKED[0], "relevant": ["a1"]}], "every text in it is empty"),
     ],
     ids=[
         "no JSON",
@@ -102,13 +113,32 @@ def test_what_is_asked_with_private_words_is_found_redacted_and_said_in_words(
         "unknown id",
         "no evidence",
         "empty",
+        "a key twice",
+        "no number",
+        "no number within",
+        "a number as time",
+        "a number in quotes as time",
+        "words as time",
+        "nothing said",
     ],
 )
 def test_a_line_that_cannot_be_used_is_named(
     tmp_path: Path, talk: Sequence[object], asked: Sequence[object], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert evaluate(tmp_path, talk, asked) == 2
-    assert said in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("ISO 8601") <= 1
+
+
+def test_one_of_something_is_said_so_and_tokens_are_written_as_elsewhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    talk = [{**TALK[3], "time": time} for time in ("2026-09-01T08:00:00+02:00",)]
+    assert evaluate(tmp_path, talk, [ASKED[1]], "--tokens", "1, 50k", "--no-redact") == 0
+    said = capsys.readouterr().out
+    assert said.startswith("1 message, 1 session: 1 passage of ")
+    assert "recall 0.00 within 1 token, 1.00 within 50,000 tokens" in said
 
 
 @pytest.mark.parametrize("tokens", ["none", "0", "1000,", "-5"])

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from statistics import fmean, median
 from typing import Annotated
 
-from pydantic import AwareDatetime, ConfigDict, Field, NaiveDatetime, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from waystation.agents.archive import EMBEDDED_AT_ONCE, Recollection, embedded
 from waystation.agents.summariser import Middle
@@ -105,8 +105,18 @@ class Said(_Line):
     role: str = ""
     speaker: str = ""
     text: str
-    time: AwareDatetime | NaiveDatetime | None = None
+    time: datetime | None = None
     session: str = ""
+
+    @field_validator("time", mode="before")
+    @classmethod
+    def _iso_8601(cls, time: object) -> datetime | None:
+        if time is None or isinstance(time, datetime):
+            return time
+        try:
+            return datetime.fromisoformat(time if isinstance(time, str) else "")
+        except ValueError:
+            raise ValueError("it is no moment in ISO 8601, like 2026-09-01T08:00") from None
 
     @model_validator(mode="after")
     def _said_by_somebody(self) -> "Said":

@@ -326,6 +326,7 @@ async def _memory(settings: Settings) -> Check:
         return Check(name="memory", ok=not wrong, finding=finding, needed=False)
     # Qdrant's client comes with these imports: who has no server should not wait for it.
     from waystation.adapters.qdrant.collection import CLIENT_ERRORS, failure_of  # noqa: PLC0415
+    from workers.memory import what_is_lost  # noqa: PLC0415
     from workers.memory_server import memory_server  # noqa: PLC0415
 
     server = memory_server(settings, settings.qdrant_url)
@@ -340,7 +341,9 @@ async def _memory(settings: Settings) -> Check:
         finding = f"{server.name} {failure_of(error)}: tasks run on, and passages wait in the store{rest}"
         return Check(name="memory", ok=False, finding=finding, needed=False, reachable=False)
     state = "is there" if there else "is made by the first worker"
-    return Check(name="memory", ok=True, finding=f"{server.name} answers; collection {server.collection} {state}")
+    lost = await what_is_lost(settings)
+    finding = lost or f"{server.name} answers; collection {server.collection} {state}"
+    return Check(name="memory", ok=not lost, finding=finding, needed=not lost)
 
 
 async def _outbox(settings: Settings) -> Check:

@@ -34,7 +34,7 @@ from waystation.client.lookups import resolved
 from waystation.client.removal import Gone, Selection, forget, selected
 from waystation.domain.errors import BadInput, MemoryUnavailable, Unreachable
 from waystation.domain.memory import PassageKind
-from waystation.domain.task import reader_of, tenant_hash
+from waystation.domain.task import reader_of
 from waystation.domain.value import Value
 from waystation.files import private_folder
 from waystation.ports import Embedder
@@ -112,7 +112,7 @@ def search(
     since: Annotated[
         str | None, typer.Option(metavar="DATE", help="Hidden or remembered then or later; also how long ago, like 2d.")
     ] = None,
-    until: Annotated[str | None, typer.Option(metavar="DATE", help="Hidden or remembered before.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="DATE", help="Hidden or remembered before; or 1h ago.")] = None,
     tokens: Annotated[
         int, typer.Option("--tokens", min=1, max=MOST_RECALLED, help="At most so many tokens.")
     ] = RECALLED_TOKENS,
@@ -195,8 +195,11 @@ async def _found(settings: Settings, wish: MemoryWish) -> tuple[FoundJson, ...]:
             return await resolved(store, reader_of(settings.tenant), task)
 
     wanted = await wish.meant(settings.tenant, known)
-    async with aclosing(MemoryReader(settings)) as memory:
-        return tuple(map(FoundJson.of, await memory.search(wanted, wish.tokens)))
+    async with aclosing(MemoryReader(settings, compares=True)) as memory:
+        found = tuple(map(FoundJson.of, await memory.search(wanted, wish.tokens)))
+    if memory.lost:
+        say(memory.lost)
+    return found
 
 
 PROGRESS_STEP = 1_000
@@ -236,7 +239,7 @@ class MemoryJson(Value):
     retention_days: int | None
     """So long after its end a task is kept; None: for ever."""
     finding: str
-    """Why memory cannot be opened; empty where it can."""
+    """Why memory cannot be opened, or what it has lost; empty where nothing is wrong."""
 
 
 @memory.command("status")
@@ -293,12 +296,14 @@ class ReindexedJson(Reindexed):
 async def _reindex(settings: Settings, *, with_refused: bool, anew: bool) -> ReindexedJson:
     # Qdrant and the embedder take a second to load.
     from waystation.knowledge import opened_embedder  # noqa: PLC0415
-    from workers.memory import opened_draft  # noqa: PLC0415
+    from workers.memory import held, opened_draft  # noqa: PLC0415
 
     private_folder(settings.home)
     async with aclosing(await opened_store(settings)) as store, opened_embedder(settings) as embedder:
         async with opened_draft(settings, embedder, anew=anew) as draft:
             done = await Reindexing(store, embedder, draft, _Told(monotonic).told, with_refused=with_refused).run()
+            if lost := (await held(settings, store, draft)).lost:
+                say(lost)
         return ReindexedJson(embedder=embedder.name, dimension=embedder.dimension, **done.model_dump())
 
 
@@ -339,13 +344,12 @@ async def _status(settings: Settings) -> MemoryJson:
 
 
 async def _points(settings: Settings, store: SqlStore, embedder: Embedder) -> tuple[int | None, str]:
-    """How many there are, or why that cannot be told. A look makes no memory."""
-    from workers.memory import memory_is_there, memory_to_search  # noqa: PLC0415
+    """How many there are, with what is wrong; None where that cannot be told. A look makes no memory."""
+    from workers.memory import held_now, memory_is_there  # noqa: PLC0415
 
     try:
-        if not await memory_is_there(settings):
-            return 0, "memory is made by the first worker"
-        async with memory_to_search(settings, store, embedder) as memory:
-            return await memory.count(tenant_hash(settings.tenant)), ""
+        there = await memory_is_there(settings)
+        found = await held_now(settings, store, embedder)
     except (BadInput, MemoryUnavailable, Unreachable) as error:
         return None, str(error)
+    return found.points, found.lost or ("" if there else "memory is made by the first worker")

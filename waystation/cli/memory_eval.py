@@ -4,12 +4,13 @@ Files with one JSON object a line, with file and line in every complaint.
 """
 
 import asyncio
+import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, TypeVar
+from typing import Annotated, Never, TypeVar
 
 import typer
 from pydantic import ValidationError
@@ -17,8 +18,11 @@ from pydantic import ValidationError
 from waystation.agents.auditor import Measured, Question, Said, by_session, measured
 from waystation.cli.console import print_json, print_text
 from waystation.cli.context.arguments import read_text
-from waystation.cli.options import JsonOption
+from waystation.cli.options import MOST_TOKENS, JsonOption
+from waystation.domain.amount import read_tokens
+from waystation.domain.details import counted
 from waystation.domain.errors import BadInput
+from waystation.domain.foreign import one_line
 from waystation.domain.privacy import shows_names
 from waystation.domain.value import Value, malformed
 from waystation.settings import Settings
@@ -42,11 +46,26 @@ def bad_line(path: Path, number: int, why: str) -> BadInput:
 
 def _read(path: Path, number: int, text: str, kind: type[_T]) -> _T:
     try:
-        return kind.model_validate_json(text)
+        found = kind.model_validate_json(text)
+        json.loads(text, object_pairs_hook=_each_once, parse_constant=_no_number, parse_int=str)
+        return found
     except ValidationError as error:
         # Without what it validated: a line may have anything.
         faults = [f"{'.'.join(map(str, fault.place))}: {_said(fault.words)}" for fault in malformed(error)]
         raise bad_line(path, number, "; ".join(fault.removeprefix(": ") for fault in faults)) from None
+    except ValueError as error:
+        raise bad_line(path, number, str(error)) from None
+
+
+def _each_once(pairs: Sequence[tuple[str, object]]) -> Mapping[str, object]:
+    keys = [key for key, _ in pairs]
+    if twice := [key for key in keys if keys.count(key) > 1]:
+        raise ValueError(f"the key {one_line(twice[0])!r} occurs twice in one object")
+    return dict(pairs)
+
+
+def _no_number(name: str) -> Never:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _said(words: str) -> str:
@@ -54,8 +73,6 @@ def _said(words: str) -> str:
 
 
 _KEY = bytes(32)
-MOST_DIGITS = 9
-"""Of a budget."""
 """Of placeholders that nobody sees: the same files give the same numbers."""
 
 
@@ -104,18 +121,28 @@ def evaluate(
 
 
 def _budgets(text: str) -> tuple[int, ...]:
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and len(part) <= MOST_DIGITS and int(part) for part in parts):
-        raise BadInput(f"--tokens takes numbers with commas between, like 1000,2000; {text!r} is none")
-    return tuple(sorted({int(part) for part in parts}))
+    try:
+        budgets = {read_tokens(part) for part in text.split(",")}
+    except ValueError:
+        budgets = {0}
+    if not all(0 < budget <= MOST_TOKENS for budget in budgets):
+        raise BadInput(
+            f"--tokens takes numbers with commas between, like 1000,2000 or 1k,2k; {one_line(text)!r} is none"
+        )
+    return tuple(sorted(budgets))
 
 
 def _require_sound(
     lines: Mapping[int, Said], conversation: Path, questions: Mapping[int, Question], queries: Path
 ) -> None:
-    """Every message has an id of its own, as every question, and the questions name no other. Raises BadInput."""
+    """Every message has an id of its own, as every question, the questions name no other, and something is said.
+
+    Raises BadInput.
+    """
     known = _by_id(lines, conversation)
     _by_id(questions, queries)
+    if not any(line.text.strip() for line in lines.values()):
+        raise BadInput(f"nothing is said in --conversation {conversation}: every text in it is empty")
     for number, question in questions.items():
         if not question.text.strip():
             raise bad_line(queries, number, "the question has no text")
@@ -170,12 +197,13 @@ async def _evaluated(
 
 def _told(found: EvaluationJson) -> str:
     """The same in a few lines."""
-    recall = ", ".join(f"{one.recall:.2f} within {one.tokens:,} tokens" for one in found.recall)
+    recall = ", ".join(f"{one.recall:.2f} within {counted(one.tokens, 'token')}" for one in found.recall)
     private = "private parts replaced" if found.redacted else "nothing replaced"
     return "\n".join(
         [
-            f"{found.messages:,} messages, {found.sessions:,} session{'s' * (found.sessions != 1)}: {found.passages:,} "
-            f"passages of {found.bytes_a_passage:,.0f} bytes; {private}; embedder {found.embedder}",
+            f"{counted(found.messages, 'message')}, {counted(found.sessions, 'session')}: "
+            f"{counted(found.passages, 'passage')} of {found.bytes_a_passage:,.0f} bytes; {private}; embedder "
+            f"{found.embedder}",
             f"recall {recall}",
             f"MRR {found.mrr:.2f}; {found.median_ms:,.1f} ms a question",
             f"{len(found.missed):,} of {found.questions:,} questions do not have all their messages (--json names "

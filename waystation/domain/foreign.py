@@ -265,9 +265,6 @@ RESULT_CHARACTERS = 400_000
 FIRST_DIGITS = 8
 """Hexadecimal digits (32 bits) that tell names apart which would else be the same."""
 DEFINITION_DIGITS = 32
-_MESSAGE = proven(r"\A[^\W\d_]{1,2}\d{1,9}(?!\w)")
-_NO_LABEL = frozenset("({\u201a\u201e")
-"""Signs that open something else than a label."""
 _NOT_IN_NAMES = proven(r"[^a-zA-Z0-9_-]")
 _NOT_IN_ATTRIBUTES = proven(r'["<>&\s]')
 
@@ -435,13 +432,3 @@ def _digest(part: JsonValue) -> str:
 
 def _attribute(text: str) -> str:
     return _NOT_IN_ATTRIBUTES.sub("_", text)
-
-
-def reads_as_label(text: str) -> bool:
-    """Whether it might pass for the label of a turn: a bracket before its first word, or that is called as messages
-    are.
-    """
-    words = unicodedata.normalize("NFKC", text[:100])
-    begin = next((place for place, sign in enumerate(words) if sign.isalnum()), len(words))
-    brackets = {sign for sign in words[:begin] if unicodedata.category(sign) == "Ps"}
-    return bool(brackets - _NO_LABEL) or _MESSAGE.match(words[begin:]) is not None

@@ -17,9 +17,10 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from waystation.domain.compaction.tokens import estimate_text
-from waystation.domain.foreign import Tagged, followed, one_line, plain_words, reads_as_label, tagged
+from waystation.domain.foreign import Tagged, followed, one_line, plain_words, tagged
 from waystation.domain.ownership import OfSession, OfTenant
 from waystation.domain.privacy import PLACEHOLDER, with_originals
+from waystation.domain.transcript import reads_as_label
 from waystation.domain.value import Value
 from waystation.patterns import proven
 
@@ -402,9 +403,8 @@ class _Words:
 def _joined(before: str, after: str) -> str:
     """Both texts, and once what the second repeats of the first."""
     ends, begins = before.split("\n"), after.split("\n")
-    longest = min(len(ends), len(begins))
-    repeated = next((count for count in range(longest, 0, -1) if ends[-count:] == begins[:count]), 0)
-    return "\n".join([*ends, *begins[repeated:]])
+    lengths = range(min(len(ends), len(begins)), 0, -1)
+    return "\n".join([*ends, *begins[next((some for some in lengths if ends[-some:] == begins[:some]), 0) :]])
 
 
 LEAST_RELEVANCE = 0.3

@@ -21,7 +21,17 @@ from waystation.domain.documents import Document, DocumentPassage
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import GOES_ON, TURN_LABEL, Passage, PassageKind, passage_hash
 from waystation.domain.task import TaskRef
-from waystation.domain.transcript import Block, Message, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
+from waystation.domain.transcript import (
+    Block,
+    Message,
+    Opaque,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    with_quoted_labels,
+)
 from waystation.domain.value import Value
 from waystation.patterns import proven
 
@@ -59,7 +69,8 @@ def tool_names(messages: Sequence[Message]) -> dict[str, str]:
 def render(message: Message, names: Mapping[str, str]) -> str:
     """The message as plain text, each block headed by the message's id and its speaker. Reasoning is left out.
 
-    `names` are the tools of the calls that its results answer (`tool_names` of the whole conversation).
+    Only those labels begin a line: one that would read like it is quoted, as `> [m5 user] …`. `names` are the tools
+    of the calls that its results answer (`tool_names` of the whole conversation).
     """
     return "\n".join(text for block in message.blocks if (text := _render_block(message, block, names)))
 
@@ -68,11 +79,13 @@ def _render_block(message: Message, block: Block, names: Mapping[str, str]) -> s
     head = _head(message, block)
     match block:
         case Text():
-            return f"{head} {block.text}" if head else ""
+            return f"{head} {with_quoted_labels(block.text, message.id)}" if head else ""
         case ToolUse():
             return f"{head} {json.dumps(block.input, ensure_ascii=False)}"
         case ToolResult():
-            return f"{head} of {names.get(block.tool_use_id, 'a tool')}] {block.content}"
+            return (
+                f"{head} of {names.get(block.tool_use_id, 'a tool')}] {with_quoted_labels(block.content, message.id)}"
+            )
         case _:
             return head
 
@@ -127,15 +140,17 @@ def _pieces(messages: Sequence[Message], texts: Mapping[str, str]) -> Iterator[_
 def _said(message: Message, text: str) -> Iterator[tuple[Block, str, str]]:
     """Each block with its label, without the brackets, and with what it says.
 
-    Where a block begins is told by its own label and by its place: what is said may have the labels of others in it.
+    Where a block begins is told by its label: no other line of `render` begins like one of this message.
     """
     shown = [(block, head) for block in message.blocks if (head := _head(message, block))]
     if not shown:  # blanks, or thinking alone
         return
-    starts = [0]
-    for _, head in shown[1:]:
-        starts.append(text.find(f"\n{head}", starts[-1]) + 1 or len(text))
-    for (block, _), start, end in zip(shown, starts, [*starts[1:], len(text)], strict=True):
+    begun = [(shown[0][0], 0)]
+    for block, head in shown[1:]:
+        # One that was redacted away with what is around it leaves the others where they are.
+        if start := text.find(f"\n{head}", begun[-1][1]) + 1:
+            begun.append((block, start))
+    for (block, start), end in zip(begun, [*(start for _, start in begun[1:]), len(text)], strict=True):
         label = TURN_LABEL.match(said := text[start:end].removesuffix("\n"))
         place, begin = (label["place"], label.end()) if label else (f"{message.id} {message.role}", 0)
         yield block, place, said[begin:]
@@ -319,12 +334,7 @@ def beyond(documents: Sequence[Document], most: int) -> Beyond | None:
         if document.characters > room:
             first, rest = document.name, tuple(one.name for one in there[number + 1 :])
             wholly = tuple(one.name for one in there[number:]) if not room else rest
-            return Beyond(
-                partly=first if room else None,
-                wholly=wholly,
-                all_characters=total,
-                most=most,
-            )
+            return Beyond(partly=first if room else None, wholly=wholly, all_characters=total, most=most)
         room -= document.characters
     return None
 

@@ -9,9 +9,11 @@ One turn's two commits, and the keys that make each of them count once.
 The words that pass between an agent and its model: blocks and messages, as the Messages API has them.
 """
 
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from functools import cached_property
+from itertools import islice
 from typing import Annotated, Final, Literal, NamedTuple
 
 from pydantic import Field, JsonValue
@@ -20,6 +22,7 @@ from waystation.domain.amount import Amount
 from waystation.domain.budget import Usage
 from waystation.domain.foreign import Tagged, tagged_line, without_tags
 from waystation.domain.value import Value
+from waystation.patterns import proven
 
 OPERATORS: Final = "system_message"
 """The type of a block that is a whole message of the operator's in mid-conversation (role `system`)."""
@@ -342,3 +345,91 @@ class Charge(Value):
     def amount(self) -> Amount:
         """What budgets count: fresh tokens, and dollars as far as the price is known."""
         return Amount(tokens=self.usage.fresh, micro_usd=self.cost_micro_usd or 0)
+
+
+_MESSAGE = proven(r"\A[^\W\d_]{1,2}\d{1,9}(?!\w)")
+_BEGINS_LABEL = proven(r"\A[^\W\d_]{1,2}\d{1,9}\s")
+_MESSAGE_CHARACTERS = 12
+"""More than an id and the sign behind it."""
+_LISTED = proven(r"\w{1,4}[^\w\s]")
+"""A mark of a list, like `1.` or `b)`."""
+_NO_LABEL = frozenset("(){}\u201a\u201e")
+"""Signs that open something else than a label."""
+_FILLERS = frozenset("\u115f\u1160")
+"""Letters that nobody sees, as NFKC has them."""
+_TURNING = frozenset({"LRE", "LRO", "RLE", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
+"""Classes of signs that show others in another order."""
+_DOTS = frozenset(".\u00b7\u2022\u22ee\u22ef\u3002")
+"""Of which the mark for what is left out might be made."""
+
+
+def reads_as_label(line: str) -> bool:
+    """Whether it might pass for the label of a turn, or for the mark of what is left out.
+
+    It does with a bracket before its first word, or before the second where the first is a mark of a list; where it
+    begins with a message's id or has one behind a bracket; where it has no words, but dots; and where signs in it are
+    shown in another order. Rather once too often.
+    """
+    if any(unicodedata.bidirectional(sign) in _TURNING for sign in line):
+        return True
+    seen = "".join(_seen(line))
+    words = list(_words(seen))
+    if not words:
+        return not _DOTS.isdisjoint(seen) or _opens(seen)
+    listed = len(words) > 1 and _LISTED.match(seen, words[0]) is not None
+    begin = words[1 if listed else 0]
+    return _opens(seen[:begin]) or _names_message(seen) or any(_is_message(seen, place) for place in (words[0], begin))
+
+
+def with_quoted_labels(text: str, message_id: str) -> str:
+    """The text behind the label of a message; what might pass for one in a line after the first is quoted."""
+    first, *lines = text.splitlines(keepends=True) or [""]
+    ours = f"[{message_id} "
+    return first + "".join(f"> {line}" if line.startswith(ours) or _begins_as_label(line) else line for line in lines)
+
+
+def _begins_as_label(line: str) -> bool:
+    """Whether a bracket, the id of a message and a blank stand where it begins, as in every label."""
+    opened, signs = False, _seen(line)
+    for sign in signs:
+        if sign.isalnum():
+            return opened and _BEGINS_LABEL.match(sign + "".join(islice(signs, _MESSAGE_CHARACTERS))) is not None
+        opened = opened or _opens(sign)
+    return False
+
+
+def _names_message(seen: str) -> bool:
+    """Whether a message's id stands in it behind a bracket."""
+    end = 0
+    for place in _words(seen):
+        if _opens(seen[end:place]) and _is_message(seen, place):
+            return True
+        end = place + 1
+    return False
+
+
+def _seen(line: str) -> Iterator[str]:
+    """As it is read: each sign as the plain one that it stands for, without those that nobody sees."""
+    for sign in line:
+        if sign.isascii():
+            yield sign
+        elif unicodedata.category(sign) not in {"Cf", "Mn", "Me"}:
+            yield from (plain for plain in unicodedata.normalize("NFKC", sign) if plain not in _FILLERS)
+
+
+def _words(seen: str) -> Iterator[int]:
+    """Where each begins."""
+    within = False
+    for place, sign in enumerate(seen):
+        if sign.isalnum() and not within:
+            yield place
+        within = sign.isalnum()
+
+
+def _opens(seen: str) -> bool:
+    """Whether a bracket of a label is in it, either one."""
+    return any(unicodedata.category(sign) in {"Ps", "Pe"} and sign not in _NO_LABEL for sign in seen)
+
+
+def _is_message(seen: str, place: int) -> bool:
+    return _MESSAGE.match(seen[place : place + _MESSAGE_CHARACTERS]) is not None

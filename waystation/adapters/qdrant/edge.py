@@ -423,7 +423,7 @@ def _of_tenant(tenant: str) -> qe.Filter:
 
 def _kind(error: BaseException) -> str:
     """Not its message: that may quote a payload."""
-    return type(error).__name__
+    return "a passage in it cannot be read" if isinstance(error, ValidationError) else type(error).__name__
 
 
 _ANEW = "; if its files are damaged, `waystation memory reindex --anew` makes it again from what the store has"

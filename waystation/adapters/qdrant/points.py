@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from pydantic import field_validator
 from qdrant_edge import Bm25, Bm25Config, SparseVector
 
 from waystation.domain.errors import OtherEmbedder
@@ -74,6 +75,14 @@ class MadeWith(Value):
 
     kept_in: str | None = None
     """The collection behind the alias, or the folder of the shard, where the memory has been made anew."""
+
+    @field_validator("kept_in")
+    @classmethod
+    def _a_name(cls, name: str | None) -> str | None:
+        if name in {".", ".."} or {"/", "\0"} & set(name or ""):
+            raise ValueError("it names another place")
+        return name
+
     indexed: int = 0
     """Of the embedded engine: points that the shard had when it was last written anew, with its index."""
 

@@ -163,6 +163,15 @@ class SqlOutbox(StorePart):
         return frozenset((await connection.execute(gone)).scalars())
 
     @reading
+    async def count_stored(self, connection: AsyncConnection, reader: Reader) -> int:
+        """Of the reader's passages those that count and were written to memory: each is a point there."""
+        written = (passages.c.gone_at.is_(None), passages.c.stored_at.is_not(None))
+        found = select(runs.c.run_id, runs.c.proof, func.count().label("stored"))
+        found = found.join(passages, passages.c.run_id == runs.c.run_id).where(owned(runs, reader), *written)
+        rows = await connection.execute(found.group_by(runs.c.run_id, runs.c.proof))
+        return sum(row.stored for row in rows)
+
+    @reading
     async def passages_with(
         self, connection: AsyncConnection, passage_ids: Sequence[str], reader: Reader
     ) -> tuple[Passage, ...]:
