@@ -51,9 +51,7 @@ def _readings() -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 READINGS = dict(_readings())
-"""What a sign may be taken for: letters of ours, in lower case, `m` as `rn`. Signs are missing that decompose to their
-letter (NFKD).
-"""
+"""What a sign may be taken for: letters of ours, lower case, `m` as `rn`; not what decomposes to its letter (NFKD)."""
 OPENING = _signs(_OPENING)
 """What is taken for the beginning of a tag."""
 CLOSING = _signs(_CLOSING)

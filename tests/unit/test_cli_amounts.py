@@ -14,7 +14,7 @@ from waystation.cli.options import (
     short_spent,
     written,
 )
-from waystation.domain.amount import MOST, Amount, Limit, short_tokens
+from waystation.domain.amount import MOST_WRITTEN, Amount, Limit, short_tokens
 from waystation.domain.errors import BadInput
 
 
@@ -60,7 +60,9 @@ def test_tokens_are_shown_at_a_glance(tokens: int, text: str) -> None:
     assert short_tokens(tokens) == text
 
 
-AMOUNTS = st.builds(Amount, tokens=st.integers(0, MOST.tokens), micro_usd=st.integers(0, MOST.micro_usd))
+AMOUNTS = st.builds(
+    Amount, tokens=st.integers(0, MOST_WRITTEN.tokens), micro_usd=st.integers(0, MOST_WRITTEN.micro_usd)
+)
 
 
 @given(AMOUNTS.filter(lambda amount: not amount.nothing))

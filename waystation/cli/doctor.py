@@ -59,8 +59,6 @@ from waystation.settings import Settings, trace_target, unknown_variables
 from waystation.settings_text import CONFIG_NAME, write_table
 from waystation.stores import opened_store, payload_codec, require_key_of
 
-NAMED_PATHS = 3
-
 
 def open_paths(settings: Settings) -> tuple[Path, ...]:
     """Files and folders of the home that others may use. Those in a folder that is closed to them are not reached."""
@@ -114,9 +112,8 @@ def _enterable(folder: Path) -> bool:
     return folder.is_dir() and bool(folder.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
 
 
-NAMED_PASSAGES = 5
-QDRANT_SECONDS = 3
-"""How long the Qdrant server may take to answer."""
+NAMED_PATHS, NAMED_PASSAGES, QDRANT_SECONDS = 3, 5, 3
+"""The last is how long the Qdrant server may take to answer."""
 
 app = typer.Typer()
 
