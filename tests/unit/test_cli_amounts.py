@@ -14,7 +14,7 @@ from waystation.cli.options import (
     short_spent,
     written,
 )
-from waystation.domain.amount import MOST_WRITTEN, Amount, Limit, short_tokens
+from waystation.domain.amount import LARGEST_AMOUNT, Amount, Limit, short_tokens
 from waystation.domain.errors import BadInput
 
 
@@ -61,7 +61,7 @@ def test_tokens_are_shown_at_a_glance(tokens: int, text: str) -> None:
 
 
 AMOUNTS = st.builds(
-    Amount, tokens=st.integers(0, MOST_WRITTEN.tokens), micro_usd=st.integers(0, MOST_WRITTEN.micro_usd)
+    Amount, tokens=st.integers(0, LARGEST_AMOUNT.tokens), micro_usd=st.integers(0, LARGEST_AMOUNT.micro_usd)
 )
 
 

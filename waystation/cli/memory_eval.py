@@ -19,7 +19,7 @@ from waystation.agents.auditor import Measured, Question, Said, by_session, meas
 from waystation.cli.console import print_json, print_text
 from waystation.cli.context.arguments import read_text
 from waystation.cli.options import JsonOption
-from waystation.domain.amount import MOST_WRITTEN, read_tokens
+from waystation.domain.amount import LARGEST_AMOUNT, read_tokens
 from waystation.domain.details import counted
 from waystation.domain.errors import BadInput
 from waystation.domain.foreign import one_line
@@ -125,7 +125,7 @@ def _budgets(text: str) -> tuple[int, ...]:
         budgets = {read_tokens(part) for part in text.split(",")}
     except ValueError:
         budgets = {0}
-    if not all(0 < budget <= MOST_WRITTEN.tokens for budget in budgets):
+    if not all(0 < budget <= LARGEST_AMOUNT.tokens for budget in budgets):
         raise BadInput(
             f"--tokens takes numbers with commas between, like 1000,2000 or 1k,2k; {one_line(text)!r} is none"
         )

@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 import typer
 
 from waystation.domain.amount import (
-    MOST_WRITTEN,
+    LARGEST_AMOUNT,
     Amount,
     Limit,
     about_commas,
@@ -53,7 +53,7 @@ LEAST = Amount(tokens=1, micro_usd=1)
 LEAST_BUDGET = Amount(tokens=LOWEST_BUDGET, micro_usd=LOWEST_BUDGET_MICRO_USD)
 
 
-def parse_tokens(text: str, name: str, lowest: int = 1, highest: int = MOST_WRITTEN.tokens) -> int:
+def parse_tokens(text: str, name: str, lowest: int = 1, highest: int = LARGEST_AMOUNT.tokens) -> int:
     """A number of tokens. Raises BadInput with the option's name and what it allows."""
     allowed = f"{name} takes {lowest:,} to {highest:,} tokens, written like 30k, 1.5M or 600_000"
     try:

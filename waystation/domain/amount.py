@@ -141,7 +141,7 @@ class Limit(Value):
         return Amount(tokens=self.tokens or 0, micro_usd=self.micro_usd or 0)
 
 
-MOST_WRITTEN = Amount(tokens=1_000_000_000, micro_usd=1_000_000 * 1_000_000)
+LARGEST_AMOUNT = Amount(tokens=1_000_000_000, micro_usd=1_000_000 * 1_000_000)
 """That people write at once."""
 
 
@@ -219,7 +219,7 @@ def read_limit(text: str) -> Limit:
     return Limit(**units)
 
 
-def bounded_limit(text: str, least: Amount, most: Amount = MOST_WRITTEN) -> Limit:
+def bounded_limit(text: str, least: Amount, most: Amount = LARGEST_AMOUNT) -> Limit:
     """Tokens, dollars or both, at least and at most so many of each. Raises ValueError: what may be written."""
     try:
         limit = read_limit(text)
