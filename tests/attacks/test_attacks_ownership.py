@@ -183,6 +183,8 @@ WITHOUT_READER = {
     "spent_by_agent": "amounts, which are added to a task that was shown",
 }
 """Reads that name nobody, and why they need not."""
+COUNTED = {"count_stored"}
+"""Numbers of what the reader owns."""
 OF_A_TENANT = {"traces", "lines"}
 """Looks for one person in all that a tenant has."""
 
@@ -209,6 +211,13 @@ async def test_every_read_gives_what_the_reader_owns_and_nothing_else(store: Sql
                 assert bool(found) == (covers(reader, kept) and name not in EMPTY_HERE), (name, kept.ref, reader)
 
 
+async def test_passages_in_memory_are_counted_for_who_owns_them(store: SqlStore) -> None:
+    tasks = [await kept_task(store, *whose) for whose in WHOSE]
+    await store.stored([passage_id(kept) for kept in tasks])
+    for reader in readers(tasks):
+        assert await store.count_stored(reader) == sum(covers(reader, kept) for kept in tasks), reader
+
+
 async def test_what_is_foreign_is_answered_as_what_is_unknown(store: SqlStore) -> None:
     tasks = [await kept_task(store, *whose) for whose in WHOSE]
     missing = tasks[0].model_copy(update={"ref": tasks[0].ref.model_copy(update={"task_id": UNKNOWN})})
@@ -223,8 +232,8 @@ def test_every_read_of_the_store_names_who_asks() -> None:
     source = {name: inspect.getsource(method) for name, method in inspect.getmembers(SqlStore, inspect.isfunction)}
     reads = {name for name, text in source.items() if re.match(r"\s*@reading\b", text) and not name.startswith("_")}
     ports = {"plan", "store_id"}
-    assert reads | ports == READS.keys() | WITHOUT_READER.keys() | OF_A_TENANT
-    for name in READS:
+    assert reads | ports == READS.keys() | WITHOUT_READER.keys() | OF_A_TENANT | COUNTED
+    for name in READS.keys() | COUNTED:
         assert "reader" in inspect.signature(getattr(SqlStore, name)).parameters, name
     for name in OF_A_TENANT:
         assert "tenant" in inspect.signature(getattr(SqlStore, name)).parameters, name

@@ -5,7 +5,6 @@ from decimal import Decimal
 
 from pydantic import model_validator
 
-from waystation.domain.foreign import one_line
 from waystation.domain.value import Value
 from waystation.patterns import proven
 
@@ -19,6 +18,8 @@ _TOKENS = proven(rf"({_WHOLE})()|({_WHOLE}(?:\.\d{{1,60}})?)\s*([kKmM])", re.ASC
 """A fraction needs its unit: 2.00 is more likely dollars without their sign than two tokens."""
 _NO_SEPARATORS = str.maketrans("", "", "_,")
 _DOLLARS = proven(rf"\$\s*({_WHOLE}(?:\.\d{{1,6}})?)", re.ASCII)
+_SHOWN = 100
+"""Characters of what was written that an error repeats."""
 _FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
 
 
@@ -224,11 +225,11 @@ def bounded_limit(text: str, least: Amount, most: Amount = LARGEST_AMOUNT) -> Li
     try:
         limit = read_limit(text)
     except ValueError as error:
-        raise ValueError(f"{WRITTEN}; {one_line(text)!r} is no such amount{about_commas(text)}") from error
+        raise ValueError(f"{WRITTEN}; {text[:_SHOWN]!r} is no such amount{about_commas(text)}") from error
     ranges = ((limit.tokens, least.tokens, most.tokens), (limit.micro_usd, least.micro_usd, most.micro_usd))
     if not all(given is None or lowest <= given <= highest for given, lowest, highest in ranges):
         raise ValueError(
             f"{least.tokens:,} to {most.tokens:,} tokens, {dollars(least.micro_usd)} to {dollars(most.micro_usd)}, "
-            f"or both; not {one_line(text)!r}"
+            f"or both; not {text[:_SHOWN]!r}"
         )
     return limit
