@@ -144,7 +144,7 @@ pytestmark = pytest.mark.timeout(900)
 def test_what_a_task_names_is_told_when_it_is_submitted(work: Work) -> None:
     told = " ".join(work.told.split())
     assert "Tool servers: wiki." in told
-    assert "Agents follow the skill tides, 2 files (sha256 " in told
+    assert "Agents follow the skill tide-tables in the folder tides, 2 files (sha256 " in told
 
 
 def test_a_skill_is_read_and_its_files_are(work: Work) -> None:
