@@ -24,7 +24,7 @@ from waystation.domain.details import counted
 from waystation.domain.errors import BadInput
 from waystation.domain.foreign import one_line
 from waystation.domain.privacy import shows_names
-from waystation.domain.value import Value, malformed
+from waystation.domain.value import Value, malformed, named_twice
 from waystation.settings import Settings
 
 _T = TypeVar("_T", bound=Value)
@@ -58,9 +58,8 @@ def _read(path: Path, number: int, text: str, kind: type[_T]) -> _T:
 
 
 def _each_once(pairs: Sequence[tuple[str, object]]) -> Mapping[str, object]:
-    keys = [key for key, _ in pairs]
-    if twice := [key for key in keys if keys.count(key) > 1]:
-        raise ValueError(f"the key {one_line(twice[0])!r} occurs twice in one object")
+    if (twice := named_twice(pairs)) is not None:
+        raise ValueError(f"the key {one_line(twice)!r} occurs twice in one object")
     return dict(pairs)
 
 

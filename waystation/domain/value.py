@@ -7,7 +7,7 @@ The texts in a JSON value: each with the field that has it, or all of them chang
 What a validation error says, in plain words: where and what, never the value, since it may be a secret.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
@@ -150,3 +150,13 @@ def _words(kind: str, message: str) -> str:
     for theirs, ours in _WORDS:
         message = message.replace(theirs, ours)
     return message
+
+
+def named_twice(pairs: Iterable[tuple[str, object]]) -> str | None:
+    """The first key of an object in JSON that stands in it again; for JSON itself the last one counts, unheard."""
+    seen = set[str]()
+    for key, _ in pairs:
+        if key in seen:
+            return key
+        seen.add(key)
+    return None

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from waystation.domain.errors import BadInput
+from waystation.domain.value import named_twice
 from waystation.patterns import proven
 
 _MOST_BYTES = 256 * 1024 * 1024
@@ -63,10 +64,10 @@ def _parsed(text: str) -> tuple[JsonValue, bool]:
 
     def made(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
         value = dict(pairs)
-        if len(value) == len(pairs):
+        if (twice := named_twice(pairs)) is None:
             return value
         found = _Doubled(value)
-        found.twice = next(key for number, (key, _) in enumerate(pairs) if key in dict(pairs[:number]))
+        found.twice = twice
         doubled.append(found)
         return found
 

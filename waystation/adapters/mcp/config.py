@@ -6,7 +6,6 @@ those of the vault: `${secret:NAME}`.
 
 import json
 import re
-from collections import Counter
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from waystation.domain.errors import BadInput
 from waystation.domain.roles import AgentRole
-from waystation.domain.value import Input, Value, malformed
+from waystation.domain.value import Input, Value, malformed, named_twice
 from waystation.patterns import proven
 
 SHORTEST_SECRET = 6
@@ -240,8 +239,8 @@ def _place_of(entry: _Entry, expansion: Expansion) -> Program | Address:
 
 def _named_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """JSON's own rule is that the last one counts: a server would vanish without a word."""
-    if twice := [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]:
-        raise BadInput(f"{twice[0]} is named twice at one place")
+    if (twice := named_twice(pairs)) is not None:
+        raise BadInput(f"{twice} is named twice at one place")
     return dict(pairs)
 
 
