@@ -357,7 +357,8 @@ def trace_faults(given: Mapping[str, str]) -> Iterator[str]:
     sizes = {name: _whole(given[name]) if name in given else usual for name, usual in _BATCHES.items()}
     yield from (f"{name}: it is no whole number above 0" for name, size in sizes.items() if not size)
     if (sizes[_BATCH_SIZE] or 0) > (sizes[_QUEUE_SIZE] or 0):
-        yield f"{_BATCH_SIZE} (512 where it is not set) is more than {_QUEUE_SIZE} (2048)"
+        usual, most = _BATCHES[_BATCH_SIZE], _BATCHES[_QUEUE_SIZE]
+        yield f"{_BATCH_SIZE} ({usual} where it is not set) is more than {_QUEUE_SIZE} ({most})"
     sampler = given.get("OTEL_TRACES_SAMPLER", "always_on").lower()
     if sampler not in _SAMPLERS:
         yield f"OTEL_TRACES_SAMPLER: it is none of {', '.join(sorted(_SAMPLERS))}"

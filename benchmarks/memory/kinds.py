@@ -247,14 +247,14 @@ def prove() -> None:
     between = [*people(Path(folder)), *public(Path(folder))] if folder else []
     kinds = [*between, *generated()]
     found = asyncio.run(_all(kinds))
-    rows = [_row(kind.name, yes, [found[kind.name, yes]]) for kind in kinds for yes in ("no", "yes")]
-    for yes in ("no", "yes"):
+    rows = [_row(kind.name, redacted, [found[kind.name, redacted]]) for kind in kinds for redacted in ("no", "yes")]
+    for redacted in ("no", "yes"):
         groups = dict.fromkeys(kind.name.partition(",")[0] for kind in between)
         for group in groups:
-            of_group = [found[kind.name, yes] for kind in between if kind.name.startswith(group)]
-            rows.append(_row(f"all of {group}", yes, of_group))
-        worst = min(kinds, key=lambda kind: _gain(found[kind.name, yes]))
-        rows.append(_row(f"least gain: {worst.name}", yes, [found[worst.name, yes]]))
+            of_group = [found[kind.name, redacted] for kind in between if kind.name.startswith(group)]
+            rows.append(_row(f"all of {group}", redacted, of_group))
+        worst = min(kinds, key=lambda kind: _gain(found[kind.name, redacted]))
+        rows.append(_row(f"least gain: {worst.name}", redacted, [found[worst.name, redacted]]))
     head = ("kind", "redacted", "questions", *(f"{n:,} tokens" for n in (*SMALL, *BUDGETS)))
     show("Recall, ours / windows of three turns, two turns on / one turn on", head, rows)
     if not folder:

@@ -137,6 +137,10 @@ async def notices_alone(
             yield
 
 
+async def begun(server: Client) -> WorkflowHandle[NoticeWorkflow, None]:
+    return await server.start_workflow(NoticeWorkflow.run, TOLD, id=TOLD.delivery_id, task_queue=WORKFLOWS_QUEUE)
+
+
 async def taken_as_the_server_has_it(client: Client, handle: WorkflowHandle[NoticeWorkflow, None]) -> list[str]:
     """What a worker that comes after this one is told."""
     described = (await handle.describe()).raw_description
@@ -156,9 +160,7 @@ async def test_one_address_that_takes_nothing_has_no_other_told_again_by_the_wor
         handle: WorkflowHandle[NoticeWorkflow, None] | None = None
         for attempts in (1, 3):
             async with notices_alone(server, store, webhook, takes, fails):
-                handle = handle or await server.start_workflow(
-                    NoticeWorkflow.run, TOLD, id=TOLD.delivery_id, task_queue=WORKFLOWS_QUEUE
-                )
+                handle = handle or await begun(server)
 
                 async def failed(at_least: int = attempts) -> bool:
                     return len(fails.asked) >= at_least
@@ -180,7 +182,7 @@ async def test_the_server_knows_who_took_a_notice_while_another_has_not_answered
         running_webhook(HANG) as silent,
         notices_alone(server, store, webhook, takes, silent),
     ):
-        handle = await server.start_workflow(NoticeWorkflow.run, TOLD, id=TOLD.delivery_id, task_queue=WORKFLOWS_QUEUE)
+        handle = await begun(server)
 
         async def both_are_known() -> bool:
             return len(await taken_as_the_server_has_it(server, handle)) == 2

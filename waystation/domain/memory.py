@@ -403,8 +403,8 @@ class _Words:
 def _joined(before: str, after: str) -> str:
     """Both texts, and once what the second repeats of the first."""
     ends, begins = before.split("\n"), after.split("\n")
-    lengths = range(min(len(ends), len(begins)), 0, -1)
-    return "\n".join([*ends, *begins[next((some for some in lengths if ends[-some:] == begins[:some]), 0) :]])
+    repeated = next((some for some in range(min(len(ends), len(begins)), 0, -1) if ends[-some:] == begins[:some]), 0)
+    return "\n".join([*ends, *begins[repeated:]])
 
 
 LEAST_RELEVANCE = 0.3

@@ -253,7 +253,7 @@ async def limit_session(client: Client, session: str, budget: str | None) -> Lim
     """What all tasks of a session may spend together from now on; without a budget no limit. Raises BadInput."""
     least = Amount(tokens=LOWEST_BUDGET, micro_usd=LOWEST_BUDGET_MICRO_USD)
     try:
-        limit = Limit() if budget in {None, UNLIMITED} else bounded_limit(budget or "", least)
+        limit = Limit() if budget is None or budget == UNLIMITED else bounded_limit(budget, least)
     except ValueError as error:
         raise BadInput(f"a session's budget is {error}") from error
     await client.set_session_limit(session, limit)
