@@ -1,7 +1,7 @@
 """The part of Qdrant's gRPC that memory uses, on loopback, over the client's in-memory engine and conversions."""
 
 # The client's generated messages and services have only part of their types.
-# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -46,13 +46,21 @@ class GrpcStub(messages.CollectionsServicer, messages.PointsServicer):
         )
         return messages.CollectionOperationResponse(result=made)
 
-    async def Get(self, request: messages.GetCollectionInfoRequest, context: _Context):
+    async def Get(self, request: messages.GetCollectionInfoRequest | messages.GetPoints, context: _Context):
+        """Of a collection and of points: both services have one."""
+        if isinstance(request, messages.GetPoints):
+            return await self._points(request, context)
         found = await self._answer(request, context, lambda: self.engine.get_collection(request.collection_name))
         found.payload_schema = {
             field: models.PayloadIndexInfo(data_type=models.PayloadSchemaType.KEYWORD, points=0)
             for field in self.indexes
         }
         return messages.GetCollectionInfoResponse(result=RestToGrpc.convert_collection_info(found))
+
+    async def _points(self, request: messages.GetPoints, context: _Context):
+        wanted = [point.uuid for point in request.ids]
+        records = await self._answer(request, context, lambda: self.engine.retrieve(request.collection_name, wanted))
+        return messages.GetResponse(result=[RestToGrpc.convert_record(record) for record in records])
 
     async def CreateFieldIndex(self, request: messages.CreateFieldIndexCollection, context: _Context):
         self.indexes[request.field_name] = request.field_index_params
@@ -68,12 +76,16 @@ class GrpcStub(messages.CollectionsServicer, messages.PointsServicer):
         await self._answer(request, context, lambda: self.engine.delete(request.collection_name, gone))
         return messages.PointsOperationResponse(result=messages.UpdateResult(status=messages.UpdateStatus.Completed))
 
-    async def Query(self, request: messages.QueryPoints, context: _Context):
-        asked = [GrpcToRest.convert_query_points(request)]
-        (answer,) = await self._answer(
+    async def QueryBatch(self, request: messages.QueryBatchPoints, context: _Context):
+        asked = [GrpcToRest.convert_query_points(one) for one in request.query_points]
+        answers = await self._answer(
             request, context, lambda: self.engine.query_batch_points(request.collection_name, asked)
         )
-        return messages.QueryResponse(result=[RestToGrpc.convert_scored_point(point) for point in answer.points])
+        found = [
+            messages.BatchResult(result=[RestToGrpc.convert_scored_point(point) for point in answer.points])
+            for answer in answers
+        ]
+        return messages.QueryBatchResponse(result=found)
 
     async def Count(self, request: messages.CountPoints, context: _Context):
         where = GrpcToRest.convert_filter(request.filter)

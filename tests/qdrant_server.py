@@ -151,9 +151,11 @@ class QdrantStub:
                 return self._engine.upsert(name, models.PointsList.model_validate_json(body).points)
             case ["POST", "delete"]:
                 return self._engine.delete(name, models.PointIdsList.model_validate_json(body))
-            case ["POST", "query"]:
-                asked = models.QueryRequest.model_validate_json(body)
-                return self._engine.query_batch_points(name, [asked])[0]
+            case ["POST"]:
+                return self._engine.retrieve(name, models.PointRequest.model_validate_json(body).ids)
+            case ["POST", "query", "batch"]:
+                asked = models.QueryRequestBatch.model_validate_json(body)
+                return self._engine.query_batch_points(name, asked.searches)
             case ["POST", "scroll"]:
                 asked = models.ScrollRequest.model_validate_json(body)
                 records, following = self._engine.scroll(name, limit=asked.limit or 10, offset=asked.offset)

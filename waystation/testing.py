@@ -194,7 +194,7 @@ class ListMemory:
         """See `Memory`."""
         self._answer()
         scores = (Recalled(passage=item.passage, score=_likeness(item, query)) for item in self._admitted(query))
-        found = sorted((item for item in scores if item.score > 0), key=lambda item: -item.score)
+        found = sorted((one for one in scores if one.score > 0), key=lambda one: (-one.score, one.passage.id))
         return tuple(found[: query.limit])
 
     async def count(self, tenant: str) -> int:

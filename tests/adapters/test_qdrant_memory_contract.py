@@ -126,6 +126,18 @@ async def test_no_more_passages_come_back_than_asked_for(memory: Memory) -> None
     assert len(await memory.search(query("wheel", limit=3))) == 3
 
 
+async def test_passages_that_tie_come_in_the_same_order_however_they_were_stored(memory: Memory) -> None:
+    lines = [passage(f"pump reading {number}", dense=EAST) for number in range(40)]
+    asked = query("which pump", dense=EAST, limit=7)
+    await memory.upsert(lines)
+    first = await texts_found(memory, asked)
+    await memory.delete([line.passage.id for line in lines])
+    for line in reversed(lines):
+        await memory.upsert([line])
+    assert await texts_found(memory, asked) == first
+    assert len(first) == 7
+
+
 async def test_a_part_of_a_chinese_sentence_finds_it(memory: Memory) -> None:
     await memory.upsert([passage("我们决定在三月发布新版本的软件"), passage("今天的天气非常好")])
     assert await texts_found(memory, query("发布新版本")) == ["我们决定在三月发布新版本的软件"]

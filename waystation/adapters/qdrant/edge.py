@@ -30,14 +30,13 @@ from waystation.adapters.qdrant.points import (
     DOCUMENT,
     KEYWORDS,
     MEANING,
-    RANK_CONSTANT,
     WORDS,
     Embedding,
     MadeWith,
     WordVectors,
+    fused,
     made_beside,
-    ranked,
-    weights,
+    recalled,
 )
 from waystation.children import environment, python
 from waystation.domain.errors import MemoryUnavailable, PassagesRefused
@@ -264,22 +263,15 @@ class QdrantEdgePoints:
 
     def _search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
         where = _admitted(query)
-        nearest: dict[str, qe.Query] = {}
+        nearest: list[qe.Query] = []
         if (words := self._words.of_query(query.text)).indices:
-            nearest[WORDS] = qe.Query.Nearest(words, WORDS)
+            nearest.append(qe.Query.Nearest(words, WORDS))
         if query.dense is not None:
-            nearest[MEANING] = qe.Query.Nearest(list(query.dense), MEANING)
-        if not nearest:
-            return ()
+            nearest.append(qe.Query.Nearest(list(query.dense), MEANING))
         limit = max(CANDIDATES, query.limit)
-        request = qe.QueryRequest(
-            query.limit,
-            query=qe.Fusion.Rrf(RANK_CONSTANT, weights([*nearest])),  # pyright: ignore[reportArgumentType] the stubs forget that an Rrf is a Fusion
-            prefetches=[qe.Prefetch(limit, query=one, filter=where) for one in nearest.values()],
-            filter=where,
-            with_payload=True,
-        )
-        return ranked(self._shard.query(request), [*nearest])
+        sides = [self._shard.query(qe.QueryRequest(limit, query=one, filter=where)) for one in nearest]
+        scores = fused(sides, limit)
+        return recalled(self._shard.retrieve([*scores][: query.limit], True, False), scores)
 
 
 class QdrantEdgeMemory(QdrantEdgePoints):

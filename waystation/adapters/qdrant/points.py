@@ -4,8 +4,11 @@ Makes text ready for BM25, whose tokeniser cuts at spaces.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Protocol
+from uuid import UUID
 
 from pydantic import field_validator
 from qdrant_edge import Bm25, Bm25Config, SparseVector
@@ -37,7 +40,7 @@ KEYWORDS = ("tenant", "session", "task_id", "step_id", "kind", DOCUMENT)
 """The fields of the payload that queries filter by, the tenant first."""
 CREATED = "created"
 """Filtered by time."""
-RANK_CONSTANT, WORDS_WEIGHT, MEANING_WEIGHT = 10, 1.0, 1.0
+RANK_CONSTANT = 10
 """Of reciprocal rank fusion, which needs no common scale: embedders have scales of their own. Which turns of the
 passages are shown is decided by their own words, too (`domain.memory.excerpts`)."""
 
@@ -125,13 +128,25 @@ class WordVectors:
         return self._bm25.embed_query(with_bigrams(text))
 
 
-class _Hit(Protocol):
-    """A point that was found, as every engine gives it back."""
+_Id = UUID | str | int
+
+
+class _Point(Protocol):
+    """A point, as every engine gives it back."""
+
+    @property
+    def id(self) -> _Id:
+        """Of ours, a UUID or its text."""
+        ...
 
     @property
     def payload(self) -> Mapping[str, object] | None:
-        """The passage."""
+        """The passage, where it was asked for."""
         ...
+
+
+class _Hit(_Point, Protocol):
+    """A point that was found."""
 
     @property
     def score(self) -> float:
@@ -139,17 +154,31 @@ class _Hit(Protocol):
         ...
 
 
-def ranked(hits: Sequence[_Hit], sides: Sequence[str]) -> tuple[Recalled, ...]:
-    """The passages that the engine fused, scored from 0 to 1, best first; `sides` are the vectors that were searched.
+def fused(sides: Sequence[Sequence[_Hit]], limit: int) -> dict[_Id, float]:
+    """The points that the searches found, by id, and how well, from 0 to 1; best first, and the same in each run.
+
+    Engines give points of equal scores, like lines of a log that differ by their numbers, in any order, so here these
+    share a place. Of a search that found its `limit` an engine has chosen which of the last equal ones it gives: they
+    are left out, unless there are no others.
+    """
+    found: dict[_Id, float] = defaultdict(float)
+    for hits in sides:
+        place, full = 0, len(hits) >= limit
+        for score, group in groupby(sorted(hits, key=lambda hit: -hit.score), key=lambda hit: hit.score):
+            equal = [hit.id for hit in group]
+            if place and full and score == hits[-1].score:
+                break
+            for point in equal:
+                found[point] += RANK_CONSTANT / (RANK_CONSTANT + place + (len(equal) - 1) / 2) / len(sides)
+            place += len(equal)
+    return dict(sorted(found.items(), key=lambda one: (-one[1], str(one[0]))))
+
+
+def recalled(points: Iterable[_Point], scores: Mapping[_Id, float]) -> tuple[Recalled, ...]:
+    """The passages of the points, best first.
 
     Raises:
         ValidationError: a point holds no passage; the message quotes it.
     """
-    highest = sum(1 / (1 / weight + RANK_CONSTANT - 1) for weight in weights(sides))
-    found = [Recalled(passage=Passage.model_validate(hit.payload), score=min(1.0, hit.score / highest)) for hit in hits]
+    found = [Recalled(passage=Passage.model_validate(point.payload), score=scores[point.id]) for point in points]
     return tuple(sorted(found, key=lambda one: (-one.score, one.passage.id)))
-
-
-def weights(sides: Sequence[str]) -> list[float]:
-    """What each side counts in the fusion."""
-    return [WORDS_WEIGHT if side == WORDS else MEANING_WEIGHT for side in sides]

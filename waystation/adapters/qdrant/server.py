@@ -25,12 +25,11 @@ from waystation.adapters.qdrant.points import (
     DOCUMENT,
     KEYWORDS,
     MEANING,
-    RANK_CONSTANT,
     WORDS,
     Embedding,
     WordVectors,
-    ranked,
-    weights,
+    fused,
+    recalled,
 )
 from waystation.domain.errors import MemoryUnavailable, PassagesRefused
 from waystation.domain.memory import CANDIDATES, EmbeddedPassage, MemoryQuery, Recalled
@@ -172,17 +171,13 @@ class QdrantServerPoints:
         if not nearest:
             return ()
         where, limit = _admitted(query), max(CANDIDATES, query.limit)
-        answer = await self._client.query_points(
-            collection,
-            prefetch=[
-                models.Prefetch(query=vector, using=side, filter=where, limit=limit) for side, vector in nearest.items()
-            ],
-            query=models.RrfQuery(rrf=models.Rrf(k=RANK_CONSTANT, weights=weights([*nearest]))),
-            query_filter=where,
-            limit=query.limit,
-            with_payload=True,
-        )
-        return ranked(answer.points, [*nearest])
+        asked = [
+            models.QueryRequest(query=vector, using=side, filter=where, limit=limit) for side, vector in nearest.items()
+        ]
+        answers = await self._client.query_batch_points(collection, asked)
+        scores = fused([answer.points for answer in answers], limit)
+        best = [*scores][: query.limit]
+        return recalled(await self._client.retrieve(collection, best) if best else [], scores)
 
     async def _count(self, collection: str, tenant: str) -> int:
         counted = await self._client.count(collection, count_filter=_of_tenant(tenant), exact=True)
