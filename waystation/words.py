@@ -11,6 +11,7 @@ import bm25s
 import Stemmer
 from bm25s.stopwords import STOPWORDS_EN
 
+from waystation.domain.memory import QUESTION_MARKS
 from waystation.domain.passages import SAYS
 from waystation.patterns import proven
 
@@ -102,7 +103,7 @@ class ComparedTexts:
 
 
 def _asks(text: str) -> float:
-    return ASKING if text.rstrip().endswith(("?", "\uff1f")) else 0.0
+    return ASKING if text.rstrip().endswith(QUESTION_MARKS) else 0.0
 
 
 def of_best(found: Sequence[float]) -> list[float]:

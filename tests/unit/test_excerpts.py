@@ -94,6 +94,14 @@ def test_turns_whose_own_words_fit_come_before_others_of_a_better_passage() -> N
     assert only.ids == (TALK[2].passage.short_id,)
 
 
+@pytest.mark.parametrize(("mark", "behind"), [("?", "Ada"), ("？ ", "Ada"), (".", "rope")])
+def test_what_stands_behind_a_question_comes_before_what_is_as_little_alike(mark: str, behind: str) -> None:
+    found = window(0, "[m1 user] tide", f"[m2 user] who has the key{mark}", "[m3 assistant] Ada", "[m4 user] rope")
+    question, *others = found.passage.turns[1:]
+    (only,) = shown([found], max(Excerpt((question, one)).tokens for one in others), key=1.0)
+    assert [turn.text for turn in only.turns] == [question.text, behind]
+
+
 def test_a_long_line_that_was_cut_is_one_line_again_where_both_parts_are_shown() -> None:
     found = [window(0, "[m1 user] the tide turns ", "[m1 user …] at noon", "[m1 user] and again")]
     assert shown(found)[0].text == "[m1 user] the tide turns at noon\nand again"

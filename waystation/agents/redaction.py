@@ -8,7 +8,6 @@ Placeholders in a text become again what they stand for, for owners and for tool
 """
 
 import asyncio
-import hashlib
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
@@ -43,7 +42,7 @@ from waystation.domain.privacy import (
     with_placeholders,
 )
 from waystation.domain.transcript import Block, Text, ToolUse
-from waystation.domain.value import ARGUMENTS, mapped, strings, unusual_name
+from waystation.domain.value import ARGUMENTS, mapped, strings, text_hash, unusual_name
 from waystation.patterns import proven
 from waystation.ports import Clock, Meter, Redactor, SlowTexts, Store, Vault
 
@@ -271,8 +270,7 @@ class Endurance:
 
     def _key(self, text: str, tenant: str) -> str:
         # Of the text to the letter: in a normal form, all texts of signs alone would be one.
-        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        return self.fingerprint(tenant, UNREDACTED, digest)
+        return self.fingerprint(tenant, UNREDACTED, text_hash(text))
 
     def _placeholder(self, text: str, tenant: str) -> Redacted:
         return unredacted(text, self._key(text, tenant))

@@ -2,12 +2,8 @@
 
 What of the passages that a search found is shown: passages rank, turns are shown, each thing once, those of one source
 together and in its order, within a number of tokens.
-
-Cosines of two embedders mean different things: of one that puts everything at 0.7, 0.3 is never reached from above. So
-each that was measured has its scale: 0 is where unrelated texts are on average, 1 where related ones are.
 """
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,13 +31,6 @@ _LINE_ENDS = str.maketrans(dict.fromkeys("\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", "
 PassageKind = Literal["conversation", "document", "report", "finding"]
 MemoryScope = Literal["session", "team"]
 """Whose passages an agent recalls: those of its session, or of all sessions of its tenant."""
-
-
-def passage_hash(text: str) -> str:
-    """SHA-256 of a passage's text, in hex. A tool or a model may have said half of a surrogate pair, which is no valid
-    UTF-8 and must not keep the rest out of memory.
-    """
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class Passage(Value):
@@ -190,6 +179,9 @@ RECENCY_SHARE = 0.01
 """Of a turn's worth: between equals the newer counts, and no old answer is drowned by new talk."""
 LIKENESS = 0.8
 """What the words of a turn itself count, where the passage that it stands in counts 1."""
+ANSWERING = 0.3
+"""Of the likeness of a turn that asks, what the turn behind it has: an answer need not say its question's words."""
+QUESTION_MARKS = ("?", "\uff1f")
 SHINGLE_WORDS = 4
 SAME_SHARE = 0.8
 """Two turns say the same where the shorter one has so much of its shingles in the other."""
@@ -243,6 +235,11 @@ class Turn:
     def labelled(self) -> str:
         """As it is shown where a stretch begins, or another speaks."""
         return f"[{self.label}] {GAP if self.goes_on else ''}{self.text}" if self.label else self.text
+
+    @property
+    def asks(self) -> bool:
+        """Whether it is talk that ends with a question."""
+        return bool(self.label) and self.text.rstrip().endswith(QUESTION_MARKS)
 
     @property
     def place(self) -> tuple[tuple[str, ...], int]:
@@ -368,13 +365,15 @@ def excerpts(turns: Sequence[Turn], likeness: Sequence[float], tokens: int) -> t
 
 
 def _by_worth(turns: Sequence[Turn], likeness: Sequence[float]) -> list[Turn]:
-    """Best first: by passage and by their own words, with a share for how late each was said among them."""
+    """Best first: by passage, by own words and by the question before it, with a share for how late it was said."""
     best = max((turn.score for turn in turns), default=0.0) or 1.0
     said = sorted(turns, key=lambda turn: (turn.passage.created, turn.place))
     late = {turn.place: RECENCY_SHARE * number / max(1, len(said) - 1) for number, turn in enumerate(said)}
+    own = [*zip(turns, likeness, strict=True)]
+    answering = {(turn.passage.source, turn.number + 1): ANSWERING * alike for turn, alike in own if turn.asks}
     worth = {
-        turn.place: turn.score / best + LIKENESS * alike + late[turn.place]
-        for turn, alike in zip(turns, likeness, strict=True)
+        turn.place: turn.score / best + LIKENESS * (alike + answering.get(turn.place, 0.0)) + late[turn.place]
+        for turn, alike in own
     }
     return sorted(turns, key=lambda turn: (-worth[turn.place], turn.place))
 
@@ -414,7 +413,7 @@ _CODE = proven(r"(?<![\w-])-*+(?:m\d++\b)?+(?=[\w-]*\d)([\w-]{3,})\b")
 
 
 class Scale(NamedTuple):
-    """Mean cosines of an embedder."""
+    """Mean cosines of an embedder: 0 is where unrelated texts are, 1 where related ones are. Each has its own."""
 
     unrelated: float
     related: float

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from waystation.domain.compaction.summary import shortened
 from waystation.domain.documents import Document, DocumentPassage
 from waystation.domain.leg import RunRef
-from waystation.domain.memory import GOES_ON, TURN_LABEL, Passage, PassageKind, passage_hash
+from waystation.domain.memory import GOES_ON, TURN_LABEL, Passage, PassageKind
 from waystation.domain.task import TaskRef
 from waystation.domain.transcript import (
     Block,
@@ -32,7 +32,7 @@ from waystation.domain.transcript import (
     ToolUse,
     with_quoted_labels,
 )
-from waystation.domain.value import Value
+from waystation.domain.value import Value, text_hash
 from waystation.patterns import proven
 
 WINDOW_TURNS = 3
@@ -227,7 +227,7 @@ def _passage(
         first_message=said[0].message_id,
         last_message=said[-1].message_id,
         text=text,
-        content_hash=passage_hash(text),
+        content_hash=text_hash(text),
         created=created,
     )
 
@@ -379,7 +379,7 @@ def document_passage(ref: TaskRef, cut: DocumentPassage, blob: str, place: int, 
         first_line=cut.first_line,
         last_line=cut.last_line,
         text=f"[{cut.name}:{cut.first_line}-{cut.last_line}]\n{said}",
-        content_hash=passage_hash(said),
+        content_hash=text_hash(said),
         created=created,
         place=place,
     )
@@ -430,7 +430,7 @@ def results_run(task_id: str) -> str:
 
 def _result_passage(results: Results, kind: PassageKind, step: str, cut: tuple[int, str], created: datetime) -> Passage:
     ref, (place, text) = results.ref, cut
-    content = passage_hash(text)
+    content = text_hash(text)
     return Passage(
         id=str(uuid.uuid5(_OF_RESULTS, "\0".join((ref.task_id, kind, step, str(place), content)))),
         tenant=ref.tenant,

@@ -7,6 +7,7 @@ The texts in a JSON value: each with the field that has it, or all of them chang
 What a validation error says, in plain words: where and what, never the value, since it may be a secret.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
@@ -31,6 +32,11 @@ class Input(BaseModel):
     """A value that a person typed: unknown fields are refused, so that a typing error is seen."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def text_hash(text: str) -> str:
+    """SHA-256 in hex. Half of a surrogate pair, which a tool or a model may have said and UTF-8 lacks, counts, too."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 ARGUMENTS = "input"
