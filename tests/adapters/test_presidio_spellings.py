@@ -14,7 +14,19 @@ from waystation.adapters.presidio.rules import COUNTRIES, Rules
 from waystation.domain.privacy import Place, Redacted
 
 KEY = b"k" * 32
-UNSEEN = ("\u200b", "\u200c", "\u200d", "\u2060", "\ufeff", "\u00ad", "\u200e", "\ufe0f")
+UNSEEN = (
+    "\u200b",
+    "\u200c",
+    "\u200d",
+    "\u2060",
+    "\ufeff",
+    "\u00ad",
+    "\u200e",
+    "\ufe0f",
+    "\u2065",
+    "\u180b",
+    "\U000e0080",
+)
 VALUES = ("john.smith@example.com", "4111 1111 1111 1111", "192.168.1.20", "DE89370400440532013000", "+49 170 1234567")
 
 

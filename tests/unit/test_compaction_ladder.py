@@ -18,9 +18,9 @@ from waystation.domain.compaction.history import view, with_record
 from waystation.domain.compaction.ladder import CannotFit, Nothing, Rung, Summarise, Truncate, next_rung, summary_length
 from waystation.domain.compaction.outcome import Status
 from waystation.domain.compaction.policy import CompactionPolicy
-from waystation.domain.compaction.summary import summary_message
+from waystation.domain.compaction.summary import LEDGER_SHARE, summary_message
 from waystation.domain.compaction.tokens import Measure
-from waystation.domain.transcript import Message, Summarised, Transcript, user_text
+from waystation.domain.transcript import Message, Summarised, Text, Transcript, user_text
 
 FIXED = Measure(fixed=500)
 POLICY = small_policy()
@@ -259,3 +259,24 @@ def test_what_cannot_be_made_smaller_is_named_with_its_size(
         assert isinstance(unfit, CannotFit)
         assert (unfit.fixed, unfit.contract, unfit.latest, unfit.pending) == parts
         assert unfit.least >= unfit.limit == POLICY.trigger
+
+
+@pytest.mark.parametrize("words", range(850, 1_010, 10))
+def test_a_rung_that_would_leave_the_context_full_is_not_taken(words: int) -> None:
+    policy, measure = small_policy(4_000), Measure(fixed=200, scale=2.0)
+    remark = Text(text="Also look at the appendix.")
+    over = transcript(
+        user_text("m1", "Find out what changed."),
+        *(says(f"m{number}", prose(100)) for number in range(2, 7)),
+        calls("m7", "c1"),
+        results("m8", remark, c1="word " * words),
+    )
+    made = rung(over, policy=policy, measure=measure)
+    if isinstance(made, Summarise):
+        longest = "word " * int(made.summary_tokens[1] * (1 / measure.scale + 1 / LEDGER_SHARE) * 4 / 5)
+        assert measure.request(view(summarised(over, made, longest))) < policy.trigger
+    cut = rung(over, policy=policy, measure=measure, skip_summary=True)
+    if isinstance(cut, Truncate):
+        assert measure.request(view(with_record(over, cut.record))) == cut.tokens_after < policy.trigger
+    kinds = (Summarise, Truncate) if words < 910 else (Truncate, Truncate) if words < 965 else (CannotFit, CannotFit)
+    assert (type(made), type(cut)) == kinds

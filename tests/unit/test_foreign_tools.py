@@ -1,5 +1,6 @@
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
@@ -81,6 +82,23 @@ def test_a_person_sees_what_is_meant_to_be_unseen() -> None:
     arguments: dict[str, JsonValue] = {"to": "ada\u202e\u200bé"}
     asked = question_on("m4", ToolUse(id="c1", name=SPEC.name, input=arguments), question(SPEC, arguments))
     assert asked.text.endswith('"to": "ada\\u202e\\u200bé"\n}')
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [
+        ("a\u3164b", "a\\u3164b"),
+        ("a\U000e0162b", "a\\udb40\\udd62b"),
+        ("a\U000e0062b", "a\\udb40\\udc62b"),
+        ("a\ufe01\ufe0fb", "a\\ufe01\\ufe0fb"),
+        ("❤️ 👩\u200d💻 می\u200cخواهم क्\u200dष", "❤️ 👩\u200d💻 می\u200cخواهم क्\u200dष"),
+    ],
+)
+def test_what_shows_nothing_is_spelled_out_to_a_person_and_what_shapes_letters_and_pictures_is_not(
+    sent: str, read: str
+) -> None:
+    asked = question_on("m4", ToolUse(id="c1", name=SPEC.name, input={"to": sent}), question(SPEC, {"to": sent}))
+    assert asked.text.endswith(f'"to": "{read}"\n}}')
 
 
 def test_redaction_sees_through_what_is_meant_to_be_unseen() -> None:

@@ -15,6 +15,7 @@ from typing import Literal
 from pydantic import Field
 
 from waystation.domain.amount import Amount
+from waystation.domain.foreign import plain_json
 from waystation.domain.transcript import ToolUse
 from waystation.domain.value import Value
 
@@ -58,9 +59,14 @@ def digest_of(message_id: str, call: ToolUse, definition: str = "") -> str:
     return hashlib.sha256(json.dumps(bound, sort_keys=True).encode()).hexdigest()
 
 
+_NO_SPELLING = "\n\u200c\u200d"
+"""Joiners are left by `plain_json` where they shape letters or pictures."""
+
+
 def question_on(message_id: str, call: ToolUse, redacted: str, definition: str = "") -> ActionQuestion:
     """The question as people see it: nothing in it can pass for something else, or push the answer off the screen."""
-    words = "".join(one if one.isprintable() or one == "\n" else f"\\u{ord(one):04x}" for one in redacted)
+    seen = plain_json(redacted)
+    words = "".join(one if one.isprintable() or one in _NO_SPELLING else f"\\u{ord(one):04x}" for one in seen)
     text = "\n".join(words[:QUESTION_CHARACTERS].split("\n")[:QUESTION_LINES])
     return ActionQuestion(
         call_id=call.id,

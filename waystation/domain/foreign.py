@@ -108,10 +108,14 @@ def followed(*parts: str) -> Tagged:
 
 def one_line(text: str, most: int = _MOST_CHARACTERS) -> str:
     """A name or a title, which others chose: without line ends, our tags, and characters that nobody sees."""
-    seen = _STRAY.sub("", text[: 4 * most].translate(_NOTHING))
-    shown = "".join(character if character.isprintable() else " " for character in seen)
-    words = " ".join(_defused(shown, TAGS, "(").split())
+    words = _defused(seen_on_one_line(text[: 4 * most]), TAGS, "(")
     return words if len(words) <= most and len(text) <= 4 * most else f"{words[: most - 1]}…"
+
+
+def seen_on_one_line(text: str) -> str:
+    """Its words, without characters that nobody sees. What shapes letters and pictures stays."""
+    seen = _STRAY.sub("", text.translate(_NOTHING))
+    return " ".join("".join(one if one.isprintable() or one in _JOINERS else " " for one in seen).split())
 
 
 def said_name(by: str) -> str:

@@ -21,6 +21,7 @@ from pydantic import Field, JsonValue
 from waystation.domain.amount import Amount
 from waystation.domain.budget import Usage
 from waystation.domain.foreign import Tagged, tagged_line, without_tags
+from waystation.domain.lookalikes import UNSEEN
 from waystation.domain.value import Value
 from waystation.patterns import proven
 
@@ -355,8 +356,6 @@ _LISTED = proven(r"\w{1,4}[^\w\s]")
 """A mark of a list, like `1.` or `b)`."""
 _NO_LABEL = frozenset("(){}\u201a\u201e")
 """Signs that open something else than a label."""
-_FILLERS = frozenset("\u115f\u1160")
-"""Letters that nobody sees, as NFKC has them."""
 _TURNING = frozenset({"LRE", "LRO", "RLE", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
 """Classes of signs that show others in another order."""
 _DOTS = frozenset(".\u00b7\u2022\u22ee\u22ef\u3002")
@@ -414,7 +413,7 @@ def _seen(line: str) -> Iterator[str]:
         if sign.isascii():
             yield sign
         elif unicodedata.category(sign) not in {"Cf", "Mn", "Me"}:
-            yield from (plain for plain in unicodedata.normalize("NFKC", sign) if plain not in _FILLERS)
+            yield from (plain for plain in unicodedata.normalize("NFKC", sign) if plain not in UNSEEN)
 
 
 def _words(seen: str) -> Iterator[int]:

@@ -46,8 +46,11 @@ from waystation.domain.foreign import (
     HiddenTool,
     model_names,
     one_line,
+    plain_json,
+    seen_on_one_line,
     without_tags,
 )
+from waystation.domain.lookalikes import UNSEEN
 from waystation.patterns import proven
 
 MOST_TOOLS = 128
@@ -74,10 +77,6 @@ _PROPERTY = proven(r"[a-zA-Z0-9_.-]{1,64}")
 """Names of arguments that the Messages API takes."""
 _CHOICES = ("oneOf", "anyOf", "allOf")
 """What the Messages API refuses at the top of a schema."""
-_UNPRINTABLE = proven(
-    r"[^\S\n]|[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
-)
-"""Also characters that a person does not see and a model reads."""
 
 
 class _Checks(Protocol):
@@ -99,7 +98,7 @@ def offered(server: Server, tools: Sequence[Tool]) -> tuple[list[ForeignToolSpec
             "the server has another tool of that name" if tool.name in {spec.tool for spec in specs} else ""
         )
         if reason:
-            shown = "".join(one if one.isprintable() else "?" for one in tool.name[:NAME_SHOWN])
+            shown = "".join(one if _is_seen(one) else "?" for one in tool.name[:NAME_SHOWN])
             hidden.append(HiddenTool(server=server.name, tool=shown, reason=reason))
         else:
             specs.append(_spec(server, tool))
@@ -114,11 +113,21 @@ def _refused(server: Server, tool: Tool, room: int) -> str:
         return "the config file does not allow it"
     if len(tool.name) > NAME_SHOWN:
         return f"its name has {len(tool.name):,} characters; {NAME_SHOWN} are taken"
-    if not tool.name.isprintable():
+    if not all(map(_is_seen, tool.name)):
         return "its name has characters that nobody sees"
     if room < 0:
         return f"the schemas of its server have more than {SERVER_SCHEMA_CHARACTERS:,} characters together"
-    return _unusable(tool.input_schema)
+    return _unusable(tool.input_schema) or _hiding(_schema(server, tool.input_schema))
+
+
+def _is_seen(sign: str) -> bool:
+    return sign.isprintable() and sign not in UNSEEN
+
+
+def _hiding(schema: dict[str, JsonValue]) -> str:
+    """Why it is left out where words could hide in what a server compares, which stays as it is."""
+    written = json.dumps(schema, ensure_ascii=False)
+    return "" if plain_json(written) == written else "its schema has characters that nobody sees"
 
 
 def _unusable(schema: dict[str, JsonValue]) -> str:
@@ -192,7 +201,8 @@ def _description(server: Server, words: str) -> str:
 
 def _words(server: Server, words: str, most: int) -> str:
     """In one paragraph: what follows an empty line would look like somebody else's."""
-    plain = " ".join(without_secrets(_UNPRINTABLE.sub(" ", words), server.secrets).split())
+    seen = seen_on_one_line(without_secrets(words, server.secrets))
+    plain = without_secrets(seen, server.secrets)  # one may have been parted by what nobody sees
     cut = plain if len(plain) <= most else f"{plain[:most]} (cut here)"
     return without_tags(cut)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
+from waystation.domain.lookalikes import UNSEEN
 from waystation.domain.privacy import NAME_TYPES
 from waystation.patterns import proven
 
@@ -140,8 +141,6 @@ def masked(piece: str, finds: Sequence[Found]) -> str:
 
 _LOOKALIKES = frozenset({"<wide>", "<small>", "<font>", "<noBreak>"})
 """Kinds of compatibility characters (Unicode Standard Annex 44) that stand for one plain character each."""
-_UNSEEN_THOUGH_NO_FORMAT = {*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0), 0x34F, 0x115F, 0x1160, 0x3164, 0xFFA0}
-"""Variation selectors, the grapheme joiner, and fillers of Hangul."""
 _HYPHENS = {0x2010: "-", 0x2011: "-"}
 
 
@@ -155,16 +154,15 @@ def _plain_form(character: str) -> str | None:
     return plain if len(plain) == 1 else None
 
 
-def _is_unseen(number: int) -> bool:
-    return unicodedata.category(chr(number)) == "Cf" or number in _UNSEEN_THOUGH_NO_FORMAT
-
-
-_BEYOND_ASCII = (*range(0x80, 0x20000), *range(0xE0000, 0xE0200))
-"""Ideographs beyond, and private use, have neither kind."""
-_UNSEEN = {number: "" for number in _BEYOND_ASCII if _is_unseen(number)}
+_BEYOND_ASCII = range(0x80, 0x20000)
+"""Ideographs beyond, and private use, look like nothing else and steer nothing."""
+_FORMATS = (number for number in _BEYOND_ASCII if unicodedata.category(chr(number)) == "Cf")
+"""Some of them, marks of annotations and of numbers in other scripts, do show; none is a part of what is private."""
+_UNSEEN = dict.fromkeys((*map(ord, UNSEEN), *_FORMATS), "")
 _PLAIN = {number: form for number in _BEYOND_ASCII if (form := _plain_form(chr(number))) is not None} | _HYPHENS
 _FOLDED = _PLAIN | _UNSEEN
-_ANY_UNSEEN = proven(f"[{re.escape(''.join(map(chr, _UNSEEN)))}]")
+_UNSEEN_SIGNS = frozenset(map(chr, _UNSEEN))
+"""Their set is asked ten times faster than a pattern of them."""
 _MAYBE_A_SPACE = proven("(?<=\\w)\u200b+(?=\\w)")
 
 
@@ -192,10 +190,10 @@ def views_of(text: str) -> Iterator[Reading]:
         yield Reading(text)
         return
     plain = _DASH_IN_NUMBER.sub("-", text.translate(_PLAIN))
-    if not _ANY_UNSEEN.search(plain):
+    if _UNSEEN_SIGNS.isdisjoint(plain):
         yield Reading(plain)
         return
-    seen = [place for place, character in enumerate(plain) if ord(character) not in _UNSEEN]
+    seen = [place for place, character in enumerate(plain) if character not in _UNSEEN_SIGNS]
     yield Reading("".join(plain[place] for place in seen), seen)
     if _MAYBE_A_SPACE.search(plain):
         yield Reading(plain)

@@ -21,6 +21,7 @@ from waystation.domain.compaction.rungs import compaction_id, masking, truncatio
 from waystation.domain.compaction.strategies import STRATEGIES
 from waystation.domain.compaction.summary import (
     FRAME_TOKENS,
+    LEDGER_SHARE,
     SOURCES,
     entries,
     is_summary_or_marker,
@@ -176,13 +177,14 @@ def _mask(
 
 
 def _summarise(transcript: Transcript, shown: Layout, policy: CompactionPolicy, measure: Measure) -> Summarise | None:
-    """None where the saving would be too small for a model call."""
+    """None where the saving would be too small for a model call, or what stays would leave no room for a summary."""
     everything = measure.part(shown.tokens)
     middle = STRATEGIES[policy.strategy].middle
-    covered = middle(shown, policy, measure, _largest(summary_length(everything)))
+    covered = middle(shown, policy, measure, _largest(summary_length(everything), measure))
     tokens = sum(unit.tokens for unit in covered)
-    length = summary_length(measure.part(tokens))
-    if length[1] < SMALLEST_SUMMARY or measure.part(tokens) - _largest(length) < policy.least_saving:
+    stays = measure.part(measure.fixed + shown.tokens - tokens)
+    length = _fitting(summary_length(measure.part(tokens)), stays, measure, policy)
+    if length[1] < SMALLEST_SUMMARY or measure.part(tokens) - _largest(length, measure) < policy.least_saving:
         return None
     messages = tuple(message for unit in covered for message in unit.messages)
     return Summarise(
@@ -194,22 +196,32 @@ def _summarise(transcript: Transcript, shown: Layout, policy: CompactionPolicy, 
     )
 
 
-def _largest(length: tuple[int, int]) -> int:
+def _largest(length: tuple[int, int], measure: Measure) -> int:
     """What a summary of this length may take in the view: with its ledger and its frame."""
-    return length[1] + ledger_room(length[1]) + FRAME_TOKENS
+    return length[1] + measure.part(ledger_room(length[1]) + FRAME_TOKENS)
+
+
+def _fitting(length: tuple[int, int], stays: int, measure: Measure, policy: CompactionPolicy) -> tuple[int, int]:
+    """The length, or a shorter one with which the context is not full again. `stays`: tokens beside the summary."""
+    if policy.crowded or stays + _largest(length, measure) < policy.trigger:
+        return length
+    room = policy.trigger - stays - measure.part(FRAME_TOKENS) - 2  # rounding takes less than two
+    most = max(0, int(room / (1 + measure.scale / LEDGER_SHARE)))
+    return most // 2, most
 
 
 def _truncate(transcript: Transcript, shown: Layout, policy: CompactionPolicy, measure: Measure) -> Truncate | None:
+    """None where the context would be full all the same."""
     record = truncation(transcript, shown, policy, measure)
     if record is None:
         return None
     gone = frozenset(record.covered)
     left = sum(unit.tokens for unit in shown.units if unit.ids[0] not in gone)
-    return Truncate(
-        tokens_before=measure.part(measure.fixed + shown.tokens),
-        record=record,
-        tokens_after=measure.part(measure.fixed + left + estimate_message(record.marker)),
-    )
+    after = measure.part(measure.fixed + left + estimate_message(record.marker))
+    if after >= policy.trigger and not policy.crowded:
+        return None
+    before = measure.part(measure.fixed + shown.tokens)
+    return Truncate(tokens_before=before, record=record, tokens_after=after)
 
 
 def _unfit(shown: Layout, measure: Measure, policy: CompactionPolicy) -> CannotFit:
