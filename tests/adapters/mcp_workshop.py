@@ -11,7 +11,7 @@ import psutil
 from pydantic import JsonValue
 
 from waystation.adapters.mcp.config import load_servers
-from waystation.adapters.mcp.servers import McpServers
+from waystation.adapters.mcp.servers import FRESH_S, McpServers
 from waystation.domain.foreign import ForeignResult, ForeignToolSpec
 
 SCRIPT = Path(__file__).with_name("workshop_server.py")
@@ -22,11 +22,13 @@ def workshop(**more: JsonValue) -> JsonValue:
     return {"command": sys.executable, "args": [str(SCRIPT)], **more}
 
 
-def opened(folder: Path, environment: dict[str, str] | None = None, **servers: JsonValue) -> McpServers:
+def opened(
+    folder: Path, environment: dict[str, str] | None = None, fresh_s: float = FRESH_S, **servers: JsonValue
+) -> McpServers:
     """The servers of a config file with these entries."""
     path = folder / "mcp.json"
     path.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
-    return McpServers(load_servers(path, environment or {}))
+    return McpServers(load_servers(path, environment or {}), fresh_s)
 
 
 def living(pids: Iterable[int]) -> list[psutil.Process]:

@@ -8,7 +8,7 @@ What a tool returned as text of a bounded size: what is no text becomes a line t
 import asyncio
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain
 from time import monotonic
@@ -293,22 +293,28 @@ def _label(text: str) -> str:
 
 AGAIN_S = 60.0
 """A server that did not tell its tools is asked again after this."""
+FRESH_S = 2.0
+"""So long what a server told of its tools is taken for true: about as long as the calls of one reply take to begin."""
 
 
 @dataclass(frozen=True)
 class _Listing:
+    told: Sequence[Tool] = ()
     specs: Sequence[ForeignToolSpec] = ()
     hidden: Sequence[HiddenTool] = ()
-    good_until: float = field(default=float("inf"))
-    """On the monotonic clock, in seconds."""
     told_on: int = 0
     """Which of the server's connections it was told on."""
+    true_until: float = 0.0
+    """On the monotonic clock, in seconds. A tool of an older one is looked at before it is called."""
+    again_at: float = 0.0
+    """From then on the server is asked anew for whoever begins to work."""
 
 
 class McpServers:
     """A `ToolServers`. Connections belong to the event loop that first used them; close it there."""
 
-    def __init__(self, servers: Sequence[Server]) -> None:
+    def __init__(self, servers: Sequence[Server], fresh_s: float = FRESH_S) -> None:
+        self._fresh_s = fresh_s
         self._sessions = {server.name: Session(server) for server in servers}
         self._listings: dict[str, _Listing] = {}
         self._listing = {server.name: asyncio.Lock() for server in servers}
@@ -347,15 +353,19 @@ class McpServers:
             return as_said(words, is_error=True)
 
     async def _require_same(self, session: Session, client: Client, spec: ForeignToolSpec) -> None:
-        """A server that was started anew has its tools looked at before one is called. Raises ToolServerFailed."""
+        """A server may change its tools while it runs, so a tool is looked at before it is called: of calls that follow
+        each other at once the first.
+
+        Raises ToolServerFailed.
+        """
         server = session.server
-        if self._listings.get(server.name, _Listing()).told_on != session.opened:
-            specs, hidden = await asyncio.to_thread(offered, server, await _all_tools(client))
-            self._listings[server.name] = _Listing(specs, hidden, told_on=session.opened)
-        now = next((one for one in self._listings[server.name].specs if one.tool == spec.tool), None)
+        known = self._listings.get(server.name, _Listing())
+        if known.told_on != session.opened or known.true_until < monotonic():
+            known = self._listings[server.name] = await self._told(session, client, known)
+        now = next((one for one in known.specs if one.tool == spec.tool), None)
         if now is None or not now.same_as(spec):
             raise ToolServerFailed(
-                f"the tool {spec.tool} of the tool server {server.name} is another one since the server began anew"
+                f"the tool {spec.tool} of the tool server {server.name} is another one by now than was shown here"
             )
 
     async def aclose(self) -> None:
@@ -365,10 +375,31 @@ class McpServers:
     async def _listed(self, session: Session) -> _Listing:
         name = session.server.name
         async with self._listing[name]:
-            known = self._listings.get(name)
-            if known is None or known.good_until < monotonic() or known.told_on != session.opened:
-                known = self._listings[name] = await _listing(session)
+            known = self._listings.get(name, _Listing())
+            if known.told_on != session.opened or known.again_at < monotonic():
+                known = self._listings[name] = await self._asked(session, known)
             return known
+
+    async def _asked(self, session: Session, before: _Listing) -> _Listing:
+        """Of one that does not answer now what it told before, if anything: its tools fail when they are called."""
+        server = session.server
+        try:
+            async with session.call(server.timeout_s) as client:
+                return await self._told(session, client, before)
+        except ToolServerFailed as failure:
+            reason = str(failure)
+        except MCPError:
+            reason = f"the tool server {server.name} does not tell its tools"
+        missed = before.hidden if before.specs else (HiddenTool(server=server.name, tool="", reason=reason),)
+        return replace(before, hidden=missed, told_on=session.opened, true_until=0.0, again_at=monotonic() + AGAIN_S)
+
+    async def _told(self, session: Session, client: Client, before: _Listing) -> _Listing:
+        tools = await _all_tools(client)
+        until = monotonic() + self._fresh_s
+        if before.specs and tools == before.told:
+            return replace(before, told_on=session.opened, true_until=until, again_at=until)
+        specs, hidden = await asyncio.to_thread(offered, session.server, tools)
+        return _Listing(tools, specs, hidden, session.opened, until, until)
 
 
 _NOT_THERE = "the config file of the worker has no tool server of that name"
@@ -382,21 +413,6 @@ async def _called(client: Client, tool: str, arguments: dict[str, JsonValue]) ->
     """Without `Client.call_tool`: it checks a result by the server's own schema, whose patterns could run for ever."""
     request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=arguments))
     return await client.session.send_request(request, CallToolResult)
-
-
-async def _listing(session: Session) -> _Listing:
-    server = session.server
-    try:
-        async with session.call(server.timeout_s) as client:
-            specs, hidden = await asyncio.to_thread(offered, server, await _all_tools(client))
-            return _Listing(specs, hidden, told_on=session.opened)
-    except ToolServerFailed as failure:
-        reason = str(failure)
-    except MCPError:
-        reason = f"the tool server {server.name} does not tell its tools"
-    return _Listing(
-        (), (HiddenTool(server=server.name, tool="", reason=reason),), monotonic() + AGAIN_S, session.opened
-    )
 
 
 async def _all_tools(client: Client) -> list[Tool]:
