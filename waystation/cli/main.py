@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 from waystation import __version__
 from waystation.cli.console import OK, WORK_FAILED, exit_code, sentence
 from waystation.domain.foreign import plain
+from waystation.domain.value import OURS
 from waystation.imports import loading
 
 
@@ -110,7 +111,7 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
-            error.message = error.message.removeprefix("Value error, ")
+            error.message = error.message.removeprefix(OURS)
             raise
 
 

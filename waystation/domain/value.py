@@ -96,8 +96,10 @@ def mapped(body: JsonValue, change: Callable[[str], str], names: FieldNames = no
             return body
 
 
+OURS = "Value error, "
+"""What the library puts before the words of a validator of ours."""
 _WORDS = (
-    ("Value error, ", ""),
+    (OURS, ""),
     ("Input should be", "it should be"),
     ("a valid boolean, unable to interpret input", "true or false"),
     ("a valid boolean", "true or false"),

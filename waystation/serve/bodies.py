@@ -34,7 +34,7 @@ from waystation.domain.task import (
     TaskTerms,
     own_session,
 )
-from waystation.domain.value import Input
+from waystation.domain.value import OURS, Input
 from waystation.serve.access import Who
 from waystation.serve.listeners import Feed
 from waystation.serve.principals import Principal
@@ -166,7 +166,7 @@ class SessionLimit(Input):
 
 def fault_words(message: str) -> str:
     """What pydantic says is wrong, in our words where they are ours."""
-    return plain(message.removeprefix("Value error, "))
+    return plain(message.removeprefix(OURS))
 
 
 def faults_line(faults: Sequence[tuple[Sequence[int | str], str]]) -> str:

@@ -31,6 +31,7 @@ from pydantic import (
 
 from waystation.domain.errors import BadInput, TextNotRedacted
 from waystation.domain.privacy import Policy
+from waystation.domain.value import OURS
 from waystation.patterns import Linear, proven
 
 _LINEAR_FLAGS = re.DOTALL | re.MULTILINE | re.IGNORECASE
@@ -195,7 +196,7 @@ def read_own_rules(path: Path) -> OwnRules:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = [step for step in first["loc"] if step not in {_VALUE, _PATTERN}]
         field = ".".join(map(str, place)) or "the file"
-        line, fault = _line(_composed(written), place), first["msg"].removeprefix("Value error, ")
+        line, fault = _line(_composed(written), place), first["msg"].removeprefix(OURS)
         raise BadInput(f"the recognisers {path}, line {line}: {field}: {fault}") from None
     values = frozenset(item for item in file.allow if isinstance(item, str))
     patterns = tuple(item.regex for item in file.allow if isinstance(item, AllowedPattern))
