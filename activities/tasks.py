@@ -149,8 +149,9 @@ class ReportActivities:
     @activity.defn(name="StoreReport")
     async def store(self, request: PublishRequest) -> Published:
         """Assemble, check and store the report, and how the task ended."""
-        with reported():
-            return await self._publisher.publish(request.ref, request.progress, request.state, request.at)
+        async with beating():
+            with reported():
+                return await self._publisher.publish(request.ref, request.progress, request.state, request.at)
 
 
 class NoticeActivities:

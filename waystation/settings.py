@@ -372,20 +372,17 @@ def trace_target() -> TraceTarget | None:
     SDK or be passed over by it.
     """
     given = _environment()
-    endpoint, protocol = (
-        given.get(f"OTEL_EXPORTER_OTLP_TRACES_{name}") or given.get(f"OTEL_EXPORTER_OTLP_{name}", "")
-        for name in ("ENDPOINT", "PROTOCOL")
-    )
+    own, all_signals = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"
+    by = own if given.get(own) else all_signals
+    endpoint = given.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or given.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
     exporter = given.get("OTEL_TRACES_EXPORTER", "otlp" if endpoint else "none").strip().lower()
     if exporter == "none" or given.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
     if exporter != "otlp":
         raise BadInput("OTEL_TRACES_EXPORTER: spans are sent by `otlp`, or not at all by `none`")
-    if protocol.strip().lower() not in {"", "http/protobuf"}:
-        raise BadInput(
-            "OTEL_EXPORTER_OTLP_PROTOCOL: spans are sent by `http/protobuf` alone; OTEL_EXPORTER_OTLP_TRACES_PROTOCOL "
-            "says so for them, and leaves other programs their own"
-        )
+    if given.get(by, "").strip().lower() not in {"", "http/protobuf"}:
+        others = "" if by == own else f"; {own} says so for them, and leaves other programs their own"
+        raise BadInput(f"{by}: spans are sent by `http/protobuf` alone{others}")
     if fault := next(trace_faults(given), ""):
         raise BadInput(fault)
     said = given.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "").strip().lower()

@@ -37,7 +37,7 @@ from waystation.domain.task import TaskPhase, TaskProgress
 from waystation.domain.task_state import merged
 from workflows.approvals import BudgetGate, agreement_on
 from workflows.board import Board, leave_to_child, tell_of_end
-from workflows.options import CONTEXT, CONTEXT_SHORT, LEG, SHORT, named
+from workflows.options import CONTEXT, LEG, REPORT, SHORT, named
 from workflows.subagent import cause_of
 
 
@@ -170,7 +170,7 @@ class Ending:
         published = await workflow.execute_activity_method(
             ReportActivities.store,
             PublishRequest(ref=start.ref, progress=ended, state=board.state.ended(phase), at=workflow.now()),
-            **named(CONTEXT_SHORT, "check citations, store the report"),
+            **named(REPORT, "check citations, store the report"),
         )
         over, version = board.state.ended(phase), published.version
         if published.short:

@@ -34,6 +34,12 @@ SHORT = ActivityConfig(
 """Reading and writing the store."""
 CONTEXT_SHORT: ActivityConfig = {**SHORT, "task_queue": CONTEXT_QUEUE}
 """The same, with redaction."""
+REPORT: ActivityConfig = {
+    **CONTEXT_SHORT,
+    "start_to_close_timeout": timedelta(minutes=30),
+    "heartbeat_timeout": HEARTBEAT,
+}
+"""The same: the names of all documents may have to be redacted first, and all that is cited."""
 ADMISSION = ActivityConfig(
     task_queue=CONTEXT_QUEUE,
     start_to_close_timeout=timedelta(minutes=2),

@@ -6,7 +6,7 @@ import pytest
 
 from waystation.adapters.documents.extract import LARGEST_FILE, LARGEST_TEXT
 from waystation.adapters.documents.sources import load_documents
-from waystation.domain.documents import LeftOut
+from waystation.domain.documents import MOST_OF_A_TASK, LeftOut
 from waystation.domain.errors import BadInput
 
 
@@ -38,6 +38,17 @@ def test_a_folder_is_read_to_the_bottom_by_name_and_hidden_and_generated_files_a
         *((name, "hidden") for name in (".hidden.md", ".git", "sub/.env")),
         *((name, "generated") for name in ("__pycache__", "node_modules")),
     }
+
+
+def test_more_files_than_a_task_may_have_documents_are_refused_before_one_is_read(tmp_path: Path) -> None:
+    for folder, count in (("one", MOST_OF_A_TASK - 1), ("two", 2)):
+        (tmp_path / folder).mkdir()
+        for number in range(count):
+            (tmp_path / folder / f"{number}.txt").symlink_to(tmp_path / folder / f"{number}.txt.of.nobody")
+    with pytest.raises(BadInput, match=r"5,001 files are too many: a task may have 5,000 documents\. Give a folder"):
+        load_documents([tmp_path / "one", tmp_path / "two", tmp_path / "two"])
+    with pytest.raises(BadInput, match="no file in it can be read"):
+        load_documents([tmp_path / "one"])
 
 
 def test_a_hidden_folder_that_is_given_by_itself_is_read(tmp_path: Path) -> None:

@@ -209,6 +209,17 @@ async def test_names_that_no_list_has_stay_in_a_language_without_a_model_and_it_
     assert (await redacted(redactor, german)).languages_without_names == ()
 
 
+async def test_thousands_of_texts_are_not_a_task_each_and_come_back_in_their_order(redactor: PresidioRedactor) -> None:
+    texts = [f"note {number % 3} of alice@example.com" for number in range(4_000)]
+    asking = asyncio.create_task(redactor.redact(texts, Place.TOOL_RESULT, "t"))
+    most = 0
+    while not asking.done():
+        most = max(most, len(asyncio.all_tasks()))
+        await asyncio.sleep(0)
+    assert most < 10
+    assert [one.text[:6] for one in await asking] == [text[:6] for text in texts]
+
+
 async def test_what_was_redacted_before_comes_back_unchanged(redactor: PresidioRedactor) -> None:
     once = await redacted(redactor, "Alice Johnson lives in Paris, call +1 415 555 2671.", Place.COMPRESSED)
     assert await redacted(redactor, once.text, Place.COMPRESSED) == Redacted(text=once.text)

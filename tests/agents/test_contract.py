@@ -1,12 +1,19 @@
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 from inline_snapshot import snapshot
 
 from tests.agents.office import NAME, NOON, SECRET, TASK, TENANT, Office
+from waystation.agents.attempt import task_told
 from waystation.agents.contract import Room
+from waystation.agents.redaction import redactor_for
 from waystation.domain.errors import RedactionFailed, StoreError
 from waystation.domain.memory import EmbeddedPassage, Passage
+from waystation.domain.privacy import Place, Redacted
 from waystation.domain.task import SourceDocument
 from waystation.domain.work import Finding, Findings
+from waystation.testing import PlainRedactor
 
 ROOM = Room(window=20_000, fixed=2_500)
 
@@ -70,6 +77,27 @@ async def test_many_documents_are_named_up_to_a_hundred(bare_office: Office) -> 
     text = await contract(bare_office)
     assert '<documents count="103">' in text
     assert "- 99.md (1 lines)\n- and 3 more; list_documents shows them\n</documents>" in text
+
+
+class Counting(PlainRedactor):
+    most = 0
+    """Texts at once."""
+
+    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+        """See base class."""
+        self.most = max(self.most, len(texts))
+        return await super().redact(texts, place, tenant)
+
+
+async def test_no_more_names_of_documents_are_redacted_than_are_told_or_stand_in_a_text(bare_office: Office) -> None:
+    redactor, store = Counting({"7.md": "<NAME_7>"}), bare_office.store
+    await bare_office.open_task([SourceDocument(name=f"{n}.md", text="x") for n in range(1_000)])
+    run = bare_office.run_ref("research-1")
+    await replace(bare_office.contracts, redactor=redactor).write(run, "m1", [], ROOM)
+    assert 'count="1000"' in str(await task_told(await store.task(run.task_id, run.reader), store, redactor))
+    (said,) = await redactor_for(redactor, store, run.reader).redact(["See 7.md and 999.md."], Place.TITLE, TENANT)
+    assert said.text == "See <NAME_7> and 999.md."
+    assert redactor.most == 200
 
 
 async def test_earlier_work_of_the_session_is_recalled_as_a_record(office: Office) -> None:

@@ -15,7 +15,7 @@ from tests.agents.test_condensing import question
 from tests.agents.test_tools_web import PAGE, ShelfOfPages, box
 from tests.readers import ANYONE
 from tests.unit.test_excerpts import recalled
-from waystation.agents.contract import as_procedure, listed, task_parts
+from waystation.agents.contract import NamedDocuments, as_procedure, listed, task_parts
 from waystation.agents.oversight import found_parts
 from waystation.agents.tools.delegate import DelegateInput, presented
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool
@@ -95,7 +95,8 @@ def _subagent(words: str) -> str:
 
 def _task(words: str) -> str:
     request = TaskRequest.model_construct(question=words, instructions=words, accept=(words, words), request_id="r")
-    return tagged("task", *task_parts(request, [Document(name=words, blob="0", lines=1, characters=1)]))
+    named = [Document(name=words, blob="0", lines=1, characters=1)]
+    return tagged("task", *task_parts(request, NamedDocuments(named, 1)))
 
 
 def _procedures(words: str) -> str:

@@ -10,8 +10,13 @@ import pytest
 from starlette.datastructures import UploadFile
 
 from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE, served
-from tests.ended_tasks import keep_ended_task
+from tests.ended_tasks import keep_ended_task, row_of
+from waystation.adapters.clock import utc_now
+from waystation.adapters.documents.sources import Loaded
+from waystation.adapters.store import SqlStore
 from waystation.client import Client
+from waystation.client.sessions import beside_known
+from waystation.domain.documents import MOST_OF_A_TASK
 from waystation.domain.errors import BadInput
 from waystation.domain.task import SourceDocument, TaskRequest, TaskRow
 from waystation.serve.access import needed_role
@@ -61,6 +66,30 @@ async def test_the_form_has_a_plan_wait_and_says_what_a_task_may_spend_before_it
                 waits.append(client.taken.review_plan)
     assert waits == [None, True]
     assert "Nothing said, a task may spend 600,000 tokens, each agent of it 100,000 tokens" in front.text
+
+
+def notes(count: int) -> tuple[SourceDocument, ...]:
+    return tuple([SourceDocument(name=f"{number}.txt", text="words") for number in range(count)])
+
+
+async def test_more_documents_than_a_task_may_have_are_refused_at_first_and_when_they_come_later(
+    settings: Settings,
+) -> None:
+    too_many = r"5,001 documents are too many: a task may have 5,000 documents\. Give a folder of fewer"
+    request = TaskRequest(question="Why?", request_id="r1")
+    async with await Client.connect(settings) as client:
+        with pytest.raises(BadInput, match=too_many):
+            await client.submit(request, notes(MOST_OF_A_TASK + 1))
+    store = await SqlStore.open(settings.database_url, utc_now)
+    try:
+        row = row_of(request, settings, await store.store_id())
+        await store.register(row, [SourceDocument(name="first.txt", text="words")])
+        with pytest.raises(BadInput, match=too_many):
+            await beside_known(store, row.ref.reader, Loaded(documents=notes(MOST_OF_A_TASK)), remove_missing=True)
+        fits = Loaded(documents=notes(MOST_OF_A_TASK - 1))
+        assert len((await beside_known(store, row.ref.reader, fits, remove_missing=True)).changes) == MOST_OF_A_TASK
+    finally:
+        await store.aclose()
 
 
 async def test_a_sessions_page_sets_its_limit_for_those_who_may_and_says_how_amounts_are_written(

@@ -2,11 +2,13 @@
 
 from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.domain import documents
 from waystation.domain.documents import (
+    MOST_OF_A_TASK,
     ChangedLines,
     Document,
     DocumentChange,
@@ -17,8 +19,10 @@ from waystation.domain.documents import (
     changes,
     earlier_versions,
     in_all,
+    refuse_too_many,
     updated,
 )
+from waystation.domain.errors import BadInput
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 NAMES = st.sampled_from("abcdef")
@@ -76,6 +80,14 @@ def test_what_is_missing_goes_only_where_that_is_said_and_comes_back_under_its_n
         (1, "changed"),
         (3, "added"),
     ]
+
+
+def test_a_task_that_has_too_many_documents_from_before_takes_new_versions_and_none_more() -> None:
+    refuse_too_many(MOST_OF_A_TASK)
+    refuse_too_many(MOST_OF_A_TASK + 5, had=MOST_OF_A_TASK + 5)
+    for had in (0, MOST_OF_A_TASK, MOST_OF_A_TASK + 4):
+        with pytest.raises(BadInput, match=r"5,005 documents are too many: a task may have 5,000 documents\."):
+            refuse_too_many(MOST_OF_A_TASK + 5, had=had)
 
 
 def test_versions_before_are_known_by_name_the_newest_first() -> None:

@@ -29,6 +29,12 @@ def test_a_request_says_who_asks_for_how_much_and_how_to_answer() -> None:
     )
 
 
+def test_backticks_of_a_title_neither_end_code_nor_begin_it() -> None:
+    plain, told = text(ASKED, None), text(ASKED.model_copy(update={"title": "Why ```a` b?"}), None)
+    assert "“Why ｀｀｀a｀ b?”" in told
+    assert told.split("`")[1::2] == plain.split("`")[1::2]
+
+
 def test_a_request_that_no_budget_can_help_says_what_to_see_to() -> None:
     reason = "the provider's account has no credit"
     request = REQUEST.model_copy(update={"asked": Amount(), "answer_by": None, "reason": reason})

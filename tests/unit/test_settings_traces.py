@@ -100,6 +100,16 @@ def test_what_cannot_be_done_is_refused_by_its_name(monkeypatch: pytest.MonkeyPa
     assert "hush" not in str(refused.value)
 
 
+@pytest.mark.parametrize("for_all", [{}, {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}])
+def test_a_protocol_of_traces_alone_is_refused_by_its_own_name(
+    monkeypatch: pytest.MonkeyPatch, for_all: dict[str, str]
+) -> None:
+    give(monkeypatch, {**ASKED["an endpoint"], **for_all, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc"})
+    with pytest.raises(BadInput) as refused:
+        trace_target()
+    assert str(refused.value) == "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: spans are sent by `http/protobuf` alone"
+
+
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in MISTAKEN.items() for value in values])
 def test_what_the_sdk_would_end_for_or_pass_over_is_refused_by_the_name_of_its_variable(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str

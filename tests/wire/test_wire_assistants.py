@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -186,6 +187,31 @@ def test_over_streams_it_ends_when_it_is_told_to(how: str, tmp_path: Path) -> No
             server.wait(60)
         rest, said = server.communicate(timeout=60)
     assert (rest, said) == ("", "")
+
+
+def test_over_streams_it_ends_as_at_an_end_of_input_when_its_client_is_gone_before_its_answers(tmp_path: Path) -> None:
+    home = {"WAYSTATION_HOME": str(tmp_path / "home"), "WAYSTATION_OFFLINE": "true"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "waystation.cli.main", "mcp"],
+        cwd=ROOT,
+        env={**os.environ, **home},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        assert server.stderr is not None
+        server.stdin.write(HELLO)
+        server.stdin.flush()
+        assert '"serverInfo"' in server.stdout.readline()
+        server.stdout.close()
+        with suppress(BrokenPipeError):
+            server.stdin.writelines(f'{{"jsonrpc":"2.0","id":{number},"method":"ping"}}\n' for number in range(2, 500))
+            server.stdin.close()
+        said = server.stderr.read()
+    assert (said, server.returncode) == ("", 0)
 
 
 def call_of(task: str) -> str:

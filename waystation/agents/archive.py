@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import NamedTuple
 
-from waystation.agents.documents import RedactedDocuments, document_names
+from waystation.agents.documents import RedactedDocuments, document_names, with_names_as_shown
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.documents import Document, DocumentPassage, earlier_versions
 from waystation.domain.errors import MemoryUnavailable, PassagesRefused, WrongKey
@@ -369,7 +369,7 @@ class Recollection:
         # What a document said before it changed is no earlier work: it stood under the same name.
         earlier = earlier_versions(await self.store.document_updates(run.task_id, run.reader)) if self.store else {}
         without = tuple(sorted({document.blob for document in own}.union(*earlier.values())))
-        called = (await document_names(own, self.redactor, run.tenant, place=Place.QUERY)).shown_in(text)
+        (called,) = await with_names_as_shown([text], own, self.redactor, run.tenant, Place.QUERY)
         session = None if scope == "team" else run.session
         return MemoryQuery(tenant=run.tenant, session=session, without=without, text=called, dense=None)
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from waystation.agents.contract import task_parts
+from waystation.agents.contract import first_named, task_parts
 from waystation.agents.documents import document_names
 from waystation.agents.roles import Desk, role_prompt
 from waystation.agents.tools.box import Toolbox
@@ -29,7 +29,6 @@ from waystation.domain.foreign import Tagged, one_line, tagged
 from waystation.domain.leg import Finished, LegRequest, Standing
 from waystation.domain.ownership import OfTask
 from waystation.domain.privacy import Place, redaction_notes
-from waystation.domain.procedures import evidence
 from waystation.domain.task import TaskRef, TaskRow, as_message, heard
 from waystation.domain.transcript import Charge, Fence, Message, Record, ToolUse, Transcript, platform_text
 from waystation.ports import Redactor, Store
@@ -141,8 +140,7 @@ async def task_told(row: TaskRow, store: Store, redactor: Redactor) -> Sequence[
     Raises StoreError, RedactionFailed.
     """
     listed = await store.documents(row.ref.task_id, row.ref.reader)
-    names = await document_names(listed, redactor, row.ref.tenant)
-    return task_parts(row.request, evidence(names.as_shown))
+    return task_parts(row.request, await first_named(listed, redactor, row.ref.tenant))
 
 
 async def task_as_told(ref: TaskRef, store: Store, redactor: Redactor) -> str:
@@ -182,8 +180,9 @@ async def hear_of_documents(attempt: Attempt) -> None:
     if not (made := in_all(fresh)):
         return
     documents = await desk.store.documents(run.task_id, run.reader)
-    shown = (await document_names(documents, desk.redactor, run.tenant)).as_shown
-    lines = [await _line(change, shown[change.position], desk.store, run.reader) for change in made[:NAMED_CHANGES]]
+    named = [documents[change.position] for change in made[:NAMED_CHANGES]]
+    shown = (await document_names(named, desk.redactor, run.tenant)).as_shown
+    lines = [await _line(change, one, desk.store, run.reader) for change, one in zip(made, shown, strict=False)]
     if len(made) > NAMED_CHANGES:
         lines.append(f"- and {len(made) - NAMED_CHANGES} more; list_documents shows all documents as they are now")
     text = f"{_HEAD}\n{tagged('documents_changed', *lines)}"

@@ -10,7 +10,7 @@ The procedures of a task, as agents are told of them.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from waystation.agents.archive import Recollection, as_records
 from waystation.agents.documents import document_names
@@ -99,13 +99,28 @@ class Room:
     """Estimated tokens of system prompt and tools."""
 
 
+class NamedDocuments(NamedTuple):
+    """Documents that may be cited."""
+
+    first: Sequence[Document]
+    """As many as are told of, under the names that agents know."""
+    total: int
+    """Of all that there are."""
+
+
+async def first_named(listed: Sequence[Document], redactor: Redactor, tenant: str) -> NamedDocuments:
+    """Of a task's documents. No more names are redacted than are told. Raises RedactionFailed."""
+    given = evidence(listed)
+    names = await document_names(given[:NAMED_DOCUMENTS], redactor, tenant)
+    return NamedDocuments(names.as_shown, len(given))
+
+
 @dataclass(frozen=True)
 class ContractParts:
     """Everything that may be in a contract, as a model reads it once it is redacted."""
 
     request: TaskRequest
-    documents: Sequence[Document]
-    """Those that may be cited, under the names that agents know."""
+    documents: NamedDocuments
     procedures: Sequence[Procedure | Malformed]
     role: AgentRole
     goal: str
@@ -119,11 +134,11 @@ class ContractParts:
         """What of it has room, the stable parts first."""
         allocation = allocate(room.window, self._demands(room))
         kept = {name for row in allocation.rows for name in row.kept if name not in row.gave_way}
-        named = [one for one in self.documents if f"document {one.name}" in kept]
+        named = [one for one in self.documents.first if f"document {one.name}" in kept]
         task = tagged(
             "task",
             *self._firm_head,
-            documents_part(named, len(self.documents)),
+            documents_part(named, self.documents.total),
             *filter(None, [self._procedures_listed(kept)]),
             *self.assigned,
         )
@@ -163,7 +178,7 @@ class ContractParts:
     def _retrieved_parts(self) -> Iterator[Part]:
         for number, excerpt in enumerate(self.recalled):
             yield Part(name=f"passage {number}", tokens=excerpt.tokens, relevance=excerpt.best.score)
-        for one in self.documents[:NAMED_DOCUMENTS]:
+        for one in self.documents.first:
             yield Part(name=f"document {one.name}", tokens=estimate_text(_named(one) + "\n"))
 
     def _procedures_listed(self, kept: set[str]) -> Tagged | None:
@@ -177,9 +192,9 @@ class ContractParts:
         return [shown] if shown else []
 
 
-def task_parts(request: TaskRequest, documents: Sequence[Document]) -> Sequence[Tagged]:
+def task_parts(request: TaskRequest, documents: NamedDocuments) -> Sequence[Tagged]:
     """Question, instructions, criteria and documents, each in its tag."""
-    return [*request_parts(request), documents_part(documents[:NAMED_DOCUMENTS], len(documents))]
+    return [*request_parts(request), documents_part(*documents)]
 
 
 def request_parts(request: TaskRequest) -> Sequence[Tagged]:
@@ -305,11 +320,11 @@ class ContractWriter:
         procedures = await procedures_of(row, self.store)
         if unusable := sum(isinstance(one, Malformed) for one in procedures):
             notices.append(f"{counted(unusable, 'procedure')} cannot be used; the contract of each agent says why.")
-        names = await document_names(await self.store.documents(run.task_id, run.reader), self.redactor, run.tenant)
+        listed = await self.store.documents(run.task_id, run.reader)
         parts = ContractParts(
             request=row.request,
             earlier=await EarlierTasks(self.store).named(row, room.window),
-            documents=evidence(names.as_shown),
+            documents=await first_named(listed, self.redactor, run.tenant),
             procedures=procedures,
             role=run.role,
             goal=goal,

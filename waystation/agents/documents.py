@@ -135,6 +135,21 @@ async def document_names(
     return DocumentNames(documents, dict(zip(names, shown, strict=True)), None, tenant)
 
 
+async def with_names_as_shown(
+    texts: Sequence[str], documents: Sequence[Document], redactor: Redactor, tenant: str, place: Place
+) -> list[str]:
+    """The texts with documents called as they are at this place. A task may have thousands: only names that stand in
+    the texts are redacted for it. Raises RedactionFailed.
+    """
+    there = await asyncio.to_thread(_standing_in, texts, documents)
+    names = await document_names(there, redactor, tenant, place)
+    return [await asyncio.to_thread(names.shown_in, text) for text in texts]
+
+
+def _standing_in(texts: Sequence[str], documents: Sequence[Document]) -> list[Document]:
+    return [one for one in documents if any(one.name in text or one_line(one.name) in text for text in texts)]
+
+
 async def told_name(name: str, redactor: Redactor, tenant: str) -> str:
     """What people are told of a document, a page or an agent's result that is called so: redacted as titles are.
 

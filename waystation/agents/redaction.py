@@ -16,7 +16,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Literal, NamedTuple, NoReturn, TypeVar
 
-from waystation.agents.documents import document_names
+from waystation.agents.documents import with_names_as_shown
 from waystation.domain.errors import (
     RedactionFailed,
     StoreError,
@@ -429,8 +429,8 @@ class _OfTask:
     async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
         """See `Redactor`; documents are called as at this place. Raises StoreError, too."""
         documents = await self.store.documents(self.task.task_id, self.task)
-        names = await document_names(documents, self.redactor, tenant, place=place)
-        return await self.redactor.redact([names.shown_in(text) for text in texts], place, tenant)
+        called = await with_names_as_shown(texts, documents, self.redactor, tenant, place)
+        return await self.redactor.redact(called, place, tenant)
 
 
 def redactor_for(redactor: Redactor, store: Store, task: OfTask) -> Redactor:

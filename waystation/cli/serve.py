@@ -279,7 +279,10 @@ async def _mcp(settings: Settings, roots: list[Path]) -> None:
     # A thread waits for input and could not be cancelled; nothing that is kept suffers.
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, os._exit, INTERRUPTED)
     async with await Client.connect(settings) as known, aclosing(MemoryReader(settings)) as memory:
-        await AssistantServer(Assistant(known, settings, rights, memory)).run_stdio_async()
+        try:
+            await AssistantServer(Assistant(known, settings, rights, memory)).run_stdio_async()
+        except* BrokenPipeError:
+            pass  # its client is gone before an answer: an end of input
 
 
 class ListedKeyJson(Value):

@@ -63,7 +63,7 @@ from waystation.client.sessions import (
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN, By, said_by
 from waystation.domain.details import fields_of_grant
-from waystation.domain.documents import Document
+from waystation.domain.documents import Document, refuse_too_many
 from waystation.domain.errors import Unreachable
 from waystation.domain.events import EventPage
 from waystation.domain.plan import Plan
@@ -160,6 +160,7 @@ class Client:
         where the id was used for another question, other documents or other terms; Unreachable, where it is unknown
         whether the task was accepted.
         """
+        refuse_too_many(len(documents))
         temporal = await self._temporal()
         row = request if isinstance(request, TaskRow) else await self.prepare(request)
         await self._store.register(row, apart(documents))

@@ -25,7 +25,16 @@ from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.agents.contract import EarlierTasks, given_procedures
 from waystation.domain.continuation import forked
 from waystation.domain.decisions import Unattended
-from waystation.domain.documents import Document, DocumentChange, DocumentSet, LeftOut, as_known, changes, updated
+from waystation.domain.documents import (
+    Document,
+    DocumentChange,
+    DocumentSet,
+    LeftOut,
+    as_known,
+    changes,
+    refuse_too_many,
+    updated,
+)
 from waystation.domain.errors import BadInput, RequestConflict, UnknownTask
 from waystation.domain.foreign import USUAL
 from waystation.domain.ownership import OfTask, OfTenant
@@ -291,11 +300,13 @@ async def beside_known(store: SqlStore, task: OfTask, loaded: Loaded, *, remove_
     documents = tuple(one.model_copy(update={"name": names[one.name]}) for one in found)
     absent = _absent(known, documents, loaded.left_out)
     given = DocumentSet(documents=documents, missing=absent if remove_missing else ())
+    after = updated(known, given)
+    refuse_too_many(len(after), had=len(known))
     have = {one.blob for one in known}
     return GivenAgain(
         given=given,
         texts={blob: text for blob, text in texts.items() if blob not in have},
-        changes=changes(known, updated(known, given)),
+        changes=changes(known, after),
         not_given=() if remove_missing else absent,
         left_out=loaded.left_out,
     )

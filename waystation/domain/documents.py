@@ -16,8 +16,14 @@ from typing import Literal, NamedTuple, final
 
 from pydantic import Field, computed_field
 
+from waystation.domain.errors import BadInput
 from waystation.domain.value import Value
 from waystation.patterns import proven
+
+MOST_OF_A_TASK = 5_000
+"""Documents that a task may have, those that were removed among them: agents know each by its name, and all names are
+redacted before one agent is told of one, and again by each worker that starts.
+"""
 
 LONGEST_PLACE = 120
 """Characters."""
@@ -235,6 +241,15 @@ class KeptUpdate(DocumentsUpdate):
     def counted(self) -> DocumentsUpdate:
         """Without names."""
         return DocumentsUpdate(**self.model_dump(exclude={"changes"}))
+
+
+def refuse_too_many(count: int, what: str = "documents", *, had: int = 0) -> None:
+    """Raises BadInput for more than a task may have, unless it `had` as many before."""
+    if count > max(MOST_OF_A_TASK, had):
+        raise BadInput(
+            f"{count:,} {what} are too many: a task may have {MOST_OF_A_TASK:,} documents. Give a folder of fewer, "
+            "share them out to several tasks, or join them to fewer files"
+        )
 
 
 def updated(known: Sequence[Document], given: DocumentSet) -> tuple[Document, ...]:

@@ -148,12 +148,17 @@ def escaped(words: str) -> str:
     return words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
+def _no_code(words: str) -> str:
+    """Between code or in it: a backtick of theirs would end the code, or begin some that ends at the next command."""
+    return escaped(words).replace("`", "｀")
+
+
 def _units(name: str, amount: Amount) -> dict[str, JsonValue]:
     return {f"{name}_tokens": amount.tokens, f"{name}_usd": amount.micro_usd / 1_000_000}
 
 
 def _event(notice: Notice) -> str:
-    task, request = f"`{notice.task_id}`, “{escaped(notice.title)}”", notice.request
+    task, request = f"`{notice.task_id}`, “{_no_code(notice.title)}”", notice.request
     if request is None:
         ending = ENDINGS.get(notice.phase, "failed")
         because = f" ({escaped(notice.reason)})" if notice.reason else ""
@@ -175,7 +180,7 @@ def _asking(request: Approval) -> str:
         return f"*`{request.agent}` makes no more calls until somebody sees to this:* {escaped(request.reason)}."
     until = f" It waits until {request.answer_by:%Y-%m-%d %H:%M %Z}." if request.answer_by else ""
     if request.action is not None:
-        return f"*`{request.agent}` asks to call `{escaped(request.action.tool)}`.*{until}"
+        return f"*`{request.agent}` asks to call `{_no_code(request.action.tool)}`.*{until}"
     if request.about_plan:
         return f"*A {plan_waits(request)[0]}.*{until}"
     cause = request.outlook.unanswered if request.outlook is not None else ""

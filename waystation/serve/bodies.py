@@ -20,6 +20,7 @@ from waystation.client.task_json import CancelJson
 from waystation.domain.amount import UNLIMITED, Amount, Limit, bounded_limit, read_limit
 from waystation.domain.approvals import Verified
 from waystation.domain.budget import Mode
+from waystation.domain.documents import MOST_OF_A_TASK
 from waystation.domain.errors import BadInput, WaystationError
 from waystation.domain.foreign import ServerNames, one_line, plain
 from waystation.domain.memory import Excerpt, MemoryQuery
@@ -80,7 +81,7 @@ def _at_once(given: Any) -> Any:
     if isinstance(given, list | tuple) and (count := len(cast("Sequence[object]", given))) > MOST_DOCUMENTS:
         raise ValueError(
             f"{count:,} are more than the {MOST_DOCUMENTS:,} that are handed in at once: give fewer; `waystation "
-            "submit --docs FOLDER` at the store takes a folder of any number, and an assistant gives its path"
+            f"submit --docs FOLDER` at the store takes {MOST_OF_A_TASK:,}, and an assistant gives the folder's path"
         )
     return cast("object", given)
 

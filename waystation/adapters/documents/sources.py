@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from waystation.adapters.documents.extract import Extracted, Unreadable
 from waystation.adapters.documents.reader import SECONDS_A_FILE, ChildReader, file_fingerprint, read_file
-from waystation.domain.documents import LeftOut
+from waystation.domain.documents import LeftOut, refuse_too_many
 from waystation.domain.errors import BadInput
 from waystation.domain.procedures import (
     MOST_SKILL_FILES,
@@ -119,10 +119,19 @@ class _Read(NamedTuple):
     """None for one that was read before."""
 
 
+class _Given(NamedTuple):
+    path: Path
+    """A file or a folder."""
+    files: Sequence[Path]
+    """That were not met before."""
+    met: int
+    """How many were."""
+    left_out: list[LeftOut]
+
+
 class _Reader(NamedTuple):
     child: ChildReader
     known: Collection[str]
-    without: Path | None
 
     def read(self, path: Path, named: Named) -> _Read:
         """Raises Unreadable."""
@@ -145,15 +154,18 @@ def load_documents(
     is taken from a folder that has it.
 
     Raises:
-        BadInput: a file given by itself is missing or cannot be read, or a folder has nothing that can be read.
+        BadInput: a file given by itself is missing or cannot be read, a folder has nothing that can be read, or there
+            are more files than a task may have documents, of which none is read.
     """
     seen: set[str] = set()
+    given = [_listed(path, seen, without) for path in paths]
+    refuse_too_many(sum(len(one.files) for one in given), "files")
     left_out: list[LeftOut] = []
     read: list[_Read] = []
     with ChildReader(seconds_a_file) as child:
-        reader = _Reader(child, known, without)
-        for path in paths:
-            read += _folder(path, seen, left_out, reader) if path.is_dir() else _single(path, seen, reader)
+        reader = _Reader(child, known)
+        for one in given:
+            read += _folder(one, left_out, reader) if one.path.is_dir() else _single(one, reader)
     documents: list[SourceDocument] = []
     unread: list[UnreadFile] = []
     for name, item in zip(unique_names([item.named for item in read]), read, strict=True):
@@ -165,29 +177,31 @@ def load_documents(
     return Loaded(documents=tuple(documents), left_out=tuple(left_out), unread=tuple(unread))
 
 
-def _single(path: Path, seen: set[str], reader: _Reader) -> list[_Read]:
-    if _met(path, seen):
-        return []
+def _listed(path: Path, seen: set[str], closed: Path | None) -> _Given:
+    """What there is to read, before anything is."""
+    left_out: list[LeftOut] = []
+    found = [*_files(path, left_out, closed)] if path.is_dir() else [path]
+    files = [file for file in found if not _met(file, seen)]
+    return _Given(path, files, len(found) - len(files), left_out)
+
+
+def _single(given: _Given, reader: _Reader) -> list[_Read]:
     try:
-        return [reader.read(path, Named(short=str(path), long=str(path)))]
+        return [reader.read(path, Named(short=str(path), long=str(path))) for path in given.files]
     except Unreadable as unreadable:
-        raise BadInput(f"cannot use {path}: {unreadable}. Give a file or folder of {_USABLE}.") from unreadable
+        raise BadInput(f"cannot use {given.path}: {unreadable}. Give a file or folder of {_USABLE}.") from unreadable
 
 
-def _folder(folder: Path, seen: set[str], left_out: list[LeftOut], reader: _Reader) -> list[_Read]:
-    without: list[LeftOut] = []
+def _folder(given: _Given, left_out: list[LeftOut], reader: _Reader) -> list[_Read]:
+    folder, without = given.path, given.left_out
     read: list[_Read] = []
-    known = 0
-    for path in _files(folder, without, reader.without):
-        if _met(path, seen):
-            known += 1
-            continue
+    for path in given.files:
         short = path.relative_to(folder).as_posix()
         try:
             read.append(reader.read(path, Named(short=short, long=path.as_posix())))
         except Unreadable as unreadable:
             without.append(LeftOut(name=citable(short), reason=str(unreadable)))
-    if not read and not known:
+    if not read and not given.met:
         raise BadInput(
             f"cannot use {folder}: no file in it can be read{_reasons(without)}. Give a file or folder of {_USABLE}."
         )

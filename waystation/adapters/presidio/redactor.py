@@ -179,13 +179,16 @@ class PresidioRedactor:
         wanted = treatment(place, self._rules.policy)
         if wanted in {Treatment.ORIGINAL, Treatment.NO_TEXT}:
             raise RedactionFailed(f"no redacted text goes to this place: {place}")
-        turns = asyncio.Semaphore(self._at_once)
+        done = {text: self._cache.get(text, wanted, tenant) for text in texts}
+        waiting = iter([text for text, result in done.items() if result is None])
 
-        async def in_turn(text: str) -> Redacted:
-            async with turns:
-                return await self._redact_one(text, wanted, tenant)
+        async def in_turn() -> None:
+            # Which all share: there may be thousands, and a task for each would hold up the loop.
+            for text in waiting:
+                done[text] = await self._redact_one(text, wanted, tenant)
 
-        return tuple(await asyncio.gather(*map(in_turn, texts)))
+        await asyncio.gather(*(in_turn() for _ in range(self._at_once)))
+        return tuple([result for text in texts if (result := done[text])])
 
     def close(self) -> None:
         """Begin nothing more, and end the child processes."""

@@ -303,7 +303,9 @@ class SearchDocuments(TypedTool[SearchDocumentsInput]):
 
     async def _shown(self, hits: Sequence[DocumentHit], at: CallSite) -> Sequence[ShownDocument]:
         documents = await self._store.documents(at.run.task_id, at.run.reader)
-        called = (await document_names(documents, self._redactor, at.run.tenant)).shown
+        found = {hit.name for hit in hits}
+        hit = [one for one in documents if one.name in found]
+        called = (await document_names(hit, self._redactor, at.run.tenant)).shown
         shown: list[ShownDocument] = []
         for blob, name in dict.fromkeys((hit.blob, hit.name) for hit in hits if not hit.shown):
             text = await self._redacted.text(blob, at.run.reader)
