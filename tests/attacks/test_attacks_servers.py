@@ -30,7 +30,7 @@ from waystation.testing import FixedToolServers
 
 HERE = Path(__file__).parents[2]
 WORKER = """
-import sys
+import asyncio, sys
 from pathlib import Path
 from tests.adapters.mcp_workshop import Bench, opened, workshop
 

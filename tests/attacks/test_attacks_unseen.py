@@ -178,7 +178,7 @@ async def test_too_many_documents_are_refused_with_how_many_may_be_given_and_how
         said = await refusal(asking, "submit_research", question="Why?", documents=[TEXT] * 1_001)
     assert said.startswith(
         "documents: 1,001 are more than the 1,000 that are handed in at once: give fewer; `waystation "
-        "submit --docs FOLDER` at the store takes 10,000, and an assistant gives the folder's path"
+        "submit --docs FOLDER` at the store takes 5,000, and an assistant gives the folder's path"
     )
 
 
