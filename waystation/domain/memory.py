@@ -179,7 +179,7 @@ RECENCY_SHARE = 0.01
 """Of a turn's worth: between equals the newer counts, and no old answer is drowned by new talk."""
 LIKENESS = 0.8
 """What the words of a turn itself count, where the passage that it stands in counts 1."""
-ANSWERING = 0.3
+ANSWERING = 0.15
 """Of the likeness of a turn that asks, what the turn behind it has: an answer need not say its question's words."""
 QUESTION_MARKS = ("?", "\uff1f")
 SHINGLE_WORDS = 4
