@@ -11,8 +11,8 @@ import bm25s
 import Stemmer
 from bm25s.stopwords import STOPWORDS_EN
 
-from waystation.domain.memory import QUESTION_MARKS
 from waystation.domain.passages import SAYS
+from waystation.domain.transcript import is_question
 from waystation.patterns import proven
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
@@ -62,7 +62,10 @@ class ComparedTexts:
     def __init__(self, query: str, texts: Sequence[str]) -> None:
         self._wanted = list(dict.fromkeys(terms(query)))
         self._texts = [terms(text) for text in texts]
-        self._bearing = [named - _asks(text) for named, text in zip(self._speakers(texts), texts, strict=True)]
+        self._bearing = [
+            named - (ASKING if is_question(text) else 0.0)
+            for named, text in zip(self._speakers(texts), texts, strict=True)
+        ]
 
     def _speakers(self, texts: Sequence[str]) -> Iterator[float]:
         """Of each text what it counts that the query names who says it."""
@@ -100,10 +103,6 @@ class ComparedTexts:
         shares = self.said_above(above) if above else [0.0] * len(own)
         together = zip(own, self._bearing, shares, strict=True)
         return tuple(mine + bearing + HEADING * share for mine, bearing, share in together)
-
-
-def _asks(text: str) -> float:
-    return ASKING if text.rstrip().endswith(QUESTION_MARKS) else 0.0
 
 
 def of_best(found: Sequence[float]) -> list[float]:

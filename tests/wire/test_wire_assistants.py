@@ -6,8 +6,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -165,13 +165,13 @@ async def test_the_prompt_asks_for_a_question_and_takes_any_words(settings: Sett
     assert "submit_research" in message.content.text
 
 
-@pytest.mark.parametrize("how", ["end of input", "Ctrl-C", "SIGTERM"])
-def test_over_streams_it_ends_when_it_is_told_to(how: str, tmp_path: Path) -> None:
-    home = {"WAYSTATION_HOME": str(tmp_path / "home"), "WAYSTATION_OFFLINE": "true"}
+@contextmanager
+def over_streams(home: Path) -> Generator[subprocess.Popen[str]]:
+    """The server, which has answered once."""
     with subprocess.Popen(
         [sys.executable, "-m", "waystation.cli.main", "mcp"],
         cwd=ROOT,
-        env={**os.environ, **home},
+        env={**os.environ, "WAYSTATION_HOME": str(home), "WAYSTATION_OFFLINE": "true"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -182,6 +182,12 @@ def test_over_streams_it_ends_when_it_is_told_to(how: str, tmp_path: Path) -> No
         server.stdin.write(HELLO)
         server.stdin.flush()
         assert '"serverInfo"' in server.stdout.readline()
+        yield server
+
+
+@pytest.mark.parametrize("how", ["end of input", "Ctrl-C", "SIGTERM"])
+def test_over_streams_it_ends_when_it_is_told_to(how: str, tmp_path: Path) -> None:
+    with over_streams(tmp_path / "home") as server:
         if how != "end of input":
             server.send_signal(signal.SIGINT if how == "Ctrl-C" else signal.SIGTERM)
             server.wait(60)
@@ -190,22 +196,10 @@ def test_over_streams_it_ends_when_it_is_told_to(how: str, tmp_path: Path) -> No
 
 
 def test_over_streams_it_ends_as_at_an_end_of_input_when_its_client_is_gone_before_its_answers(tmp_path: Path) -> None:
-    home = {"WAYSTATION_HOME": str(tmp_path / "home"), "WAYSTATION_OFFLINE": "true"}
-    with subprocess.Popen(
-        [sys.executable, "-m", "waystation.cli.main", "mcp"],
-        cwd=ROOT,
-        env={**os.environ, **home},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as server:
+    with over_streams(tmp_path / "home") as server:
         assert server.stdin is not None
         assert server.stdout is not None
         assert server.stderr is not None
-        server.stdin.write(HELLO)
-        server.stdin.flush()
-        assert '"serverInfo"' in server.stdout.readline()
         server.stdout.close()
         with suppress(BrokenPipeError):
             server.stdin.writelines(f'{{"jsonrpc":"2.0","id":{number},"method":"ping"}}\n' for number in range(2, 500))
@@ -234,23 +228,11 @@ NOT_MESSAGES = {
 
 
 def test_over_streams_a_line_that_is_no_message_is_answered_and_the_session_goes_on(tmp_path: Path) -> None:
-    home = {"WAYSTATION_HOME": str(tmp_path / "home"), "WAYSTATION_OFFLINE": "true"}
     silent = ("", '{"jsonrpc":"2.0","method":"notifications/x","params":[1]}')
     lines = [*silent, *NOT_MESSAGES, '{"jsonrpc":"2.0","id":9,"method":"ping"}']
-    with subprocess.Popen(
-        [sys.executable, "-m", "waystation.cli.main", "mcp"],
-        cwd=ROOT,
-        env={**os.environ, **home},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as server:
+    with over_streams(tmp_path / "home") as server:
         assert server.stdin is not None
         assert server.stdout is not None
-        server.stdin.write(HELLO)
-        server.stdin.flush()
-        assert '"serverInfo"' in server.stdout.readline()
         server.stdin.write("".join(f"{line}\n" for line in lines))
         server.stdin.flush()
         *refused, last = [json.loads(server.stdout.readline()) for _ in (*NOT_MESSAGES, "ping")]

@@ -180,9 +180,10 @@ async def hear_of_documents(attempt: Attempt) -> None:
     if not (made := in_all(fresh)):
         return
     documents = await desk.store.documents(run.task_id, run.reader)
-    named = [documents[change.position] for change in made[:NAMED_CHANGES]]
-    shown = (await document_names(named, desk.redactor, run.tenant)).as_shown
-    lines = [await _line(change, one, desk.store, run.reader) for change, one in zip(made, shown, strict=False)]
+    first = made[:NAMED_CHANGES]
+    changed = [documents[change.position] for change in first]
+    shown = (await document_names(changed, desk.redactor, run.tenant)).as_shown
+    lines = [await _line(change, one, desk.store, run.reader) for change, one in zip(first, shown, strict=True)]
     if len(made) > NAMED_CHANGES:
         lines.append(f"- and {len(made) - NAMED_CHANGES} more; list_documents shows all documents as they are now")
     text = f"{_HEAD}\n{tagged('documents_changed', *lines)}"

@@ -147,7 +147,8 @@ async def with_names_as_shown(
 
 
 def _standing_in(texts: Sequence[str], documents: Sequence[Document]) -> list[Document]:
-    return [one for one in documents if any(one.name in text or one_line(one.name) in text for text in texts)]
+    spelled = ((one, (one.name, one_line(one.name))) for one in documents)
+    return [one for one, names in spelled if any(name in text for name in names for text in texts)]
 
 
 async def told_name(name: str, redactor: Redactor, tenant: str) -> str:

@@ -21,8 +21,8 @@ from waystation.domain.value import Value
 from waystation.patterns import proven
 
 MOST_OF_A_TASK = 5_000
-"""Documents that a task may have, those that were removed among them: agents know each by its name, and all names are
-redacted before one agent is told of one, and again by each worker that starts.
+"""Documents that a task may have, those that were removed among them: agents know each by its name, and each worker
+redacts all names once for the tools that list, read and search them, which takes minutes.
 """
 
 LONGEST_PLACE = 120

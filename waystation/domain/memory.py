@@ -16,7 +16,7 @@ from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.foreign import Tagged, followed, one_line, plain_words, tagged
 from waystation.domain.ownership import OfSession, OfTenant
 from waystation.domain.privacy import PLACEHOLDER, with_originals
-from waystation.domain.transcript import reads_as_label
+from waystation.domain.transcript import is_question, reads_as_label
 from waystation.domain.value import Value
 from waystation.patterns import proven
 
@@ -181,7 +181,6 @@ LIKENESS = 0.8
 """What the words of a turn itself count, where the passage that it stands in counts 1."""
 ANSWERING = 0.15
 """Of the likeness of a turn that asks, what the turn behind it has: an answer need not say its question's words."""
-QUESTION_MARKS = ("?", "\uff1f")
 SHINGLE_WORDS = 4
 SAME_SHARE = 0.8
 """Two turns say the same where the shorter one has so much of its shingles in the other."""
@@ -239,7 +238,7 @@ class Turn:
     @property
     def asks(self) -> bool:
         """Whether it is talk that ends with a question."""
-        return bool(self.label) and self.text.rstrip().endswith(QUESTION_MARKS)
+        return bool(self.label) and is_question(self.text)
 
     @property
     def place(self) -> tuple[tuple[str, ...], int]:

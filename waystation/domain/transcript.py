@@ -362,6 +362,11 @@ _DOTS = frozenset(".\u00b7\u2022\u22ee\u22ef\u3002")
 """Of which the mark for what is left out might be made."""
 
 
+def is_question(text: str) -> bool:
+    """Whether it ends with a question mark."""
+    return text.rstrip().endswith(("?", "\uff1f"))
+
+
 def reads_as_label(line: str) -> bool:
     """Whether it might pass for the label of a turn, or for the mark of what is left out.
 

@@ -179,16 +179,16 @@ class PresidioRedactor:
         wanted = treatment(place, self._rules.policy)
         if wanted in {Treatment.ORIGINAL, Treatment.NO_TEXT}:
             raise RedactionFailed(f"no redacted text goes to this place: {place}")
-        done = {text: self._cache.get(text, wanted, tenant) for text in texts}
-        waiting = iter([text for text, result in done.items() if result is None])
+        waiting = iter(dict.fromkeys(texts))
+        done: dict[str, Redacted] = {}
 
         async def in_turn() -> None:
-            # Which all share: there may be thousands, and a task for each would hold up the loop.
+            # All take from the same: there may be thousands, and a task for each would hold up the loop.
             for text in waiting:
                 done[text] = await self._redact_one(text, wanted, tenant)
 
         await asyncio.gather(*(in_turn() for _ in range(self._at_once)))
-        return tuple([result for text in texts if (result := done[text])])
+        return tuple([done[text] for text in texts])
 
     def close(self) -> None:
         """Begin nothing more, and end the child processes."""

@@ -6,7 +6,6 @@ Computing off the event loop that is given up when it takes too long, and whose 
 """
 
 import asyncio
-import hashlib
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -21,7 +20,7 @@ from waystation.adapters.presidio.finds import Found
 from waystation.adapters.presidio.rules import OwnKind, OwnRules, Rules
 from waystation.domain.errors import RedactionFailed, TextNotRedacted, TextTookTooLong
 from waystation.domain.privacy import Policy, Treatment
-from waystation.domain.value import Value
+from waystation.domain.value import Value, text_hash
 
 CHARACTERS_A_SECOND = 2_000
 """What redaction is granted time for: a tenth of what one busy core does."""
@@ -188,7 +187,7 @@ class Stretch(Value):
     @classmethod
     def of(cls, text: str, wanted: Treatment) -> "Stretch":
         """The beginning of a text."""
-        return cls(digest=hashlib.sha256(text.encode(*_ENCODED)).hexdigest(), wanted=wanted)
+        return cls(digest=text_hash(text), wanted=wanted)
 
     def others(self, chunks: int) -> Sequence["Stretch"]:
         """All that come after it in a view of so many chunks."""

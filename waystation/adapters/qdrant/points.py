@@ -155,7 +155,8 @@ class _Hit(_Point, Protocol):
 
 
 def fused(sides: Sequence[Sequence[_Hit]], limit: int) -> dict[_Id, float]:
-    """The points that the searches found, by id, and how well, from 0 to 1; best first, and the same in each run.
+    """The points that the searches found, which give their best first, by id, and how well, from 0 to 1; in the order
+    of that, which is the same in each run.
 
     Engines give points of equal scores, like lines of a log that differ by their numbers, in any order, so here these
     share a place. Of a search that found its `limit` an engine has chosen which of the last equal ones it gives: they
@@ -164,7 +165,7 @@ def fused(sides: Sequence[Sequence[_Hit]], limit: int) -> dict[_Id, float]:
     found: dict[_Id, float] = defaultdict(float)
     for hits in sides:
         place, full = 0, len(hits) >= limit
-        for score, group in groupby(sorted(hits, key=lambda hit: -hit.score), key=lambda hit: hit.score):
+        for score, group in groupby(hits, key=lambda hit: hit.score):
             equal = [hit.id for hit in group]
             if place and full and score == hits[-1].score:
                 break
