@@ -1,5 +1,5 @@
 """Prints every product module with the first sentence of its docstring, folder by folder, then what the code measures:
-`make map`. The caps are kept by `tests/architecture/test_architecture_map.py`.
+`make map`.
 """
 
 import ast
@@ -16,7 +16,7 @@ FOLDERS = ("waystation", "workflows", "activities", "workers")
 FRAMEWORKS = {"app", "main", "prepare", "answer"}
 """Names that are looked up: Typer's applications, entry points, and the two functions of a child's program."""
 SMALL = 40
-"""Lines: a shorter module has a reason, which `SMALL_MODULES` in the test names."""
+"""Lines: a shorter module is counted as small."""
 
 
 class Module(NamedTuple):
