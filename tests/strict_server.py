@@ -37,7 +37,7 @@ class StrictRequest(MessagesRequest):
 def refusal(body: Body, beta: str = "") -> str:
     """What the API would say to this request in the place of a reply; empty where it is fine."""
     try:
-        request = StrictRequest.model_validate(body)
+        request = StrictRequest.model_validate(body, extra="ignore")
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
         return f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
@@ -141,7 +141,7 @@ class Checked:
         parameters = {**request_parameters(request), "max_tokens": request.max_output}
         headers, extra = parameters.pop("extra_headers", {}), parameters.pop("extra_body", {})
         body = BODY.validate_python({**parameters, **BODY.validate_python(extra)})
-        whole = StrictRequest.model_validate(body)
+        whole = StrictRequest.model_validate(body, extra="ignore")
         faults = [*documented_faults(whole), *_of_the_model(whole, body, str(headers))]
         assert faults == []
         return await self.model.complete(request)

@@ -31,7 +31,7 @@ def test_a_share_is_read_as_it_is_written() -> None:
         ("role: analysis", "role: cooking", "step 3.role"),
         ("steps:", "steps: [", "no YAML"),
         ("role: writing", "role: analysis", "the role writing"),
-        ("needs: []", "need: []", "and no need"),
+        ("needs: []", "need: []", "step 1.need: there is no such field"),
     ],
 )
 def test_a_plan_that_cannot_be_run_is_refused_with_what_is_wrong(before: str, after: str, told: str) -> None:

@@ -25,7 +25,7 @@ from waystation.client.approvals import PlannedTask
 from waystation.domain.amount import limit_text, used_text
 from waystation.domain.errors import BadInput
 from waystation.domain.foreign import plain
-from waystation.domain.plan import Plan, Step, plan_errors
+from waystation.domain.plan import Plan, plan_errors
 from waystation.domain.progress import left_for_steps
 from waystation.domain.signals import Answer
 from waystation.domain.value import malformed
@@ -153,8 +153,6 @@ def read_plan(written: str) -> Plan:
         raise BadInput(f"the plan cannot be read: {'; '.join(faults)}") from error
     except (ValueError, RecursionError) as error:
         raise BadInput("the plan cannot be read: it has a number that is too long, or is nested too deep") from error
-    if unknown := _unknown(content):
-        raise BadInput(f"the plan cannot be read: a step has {', '.join(Step.model_fields)}, and no {unknown}")
     if faults := plan_errors(plan):
         raise BadInput(f"the plan cannot be run: {'; '.join(faults)}")
     return plan
@@ -167,13 +165,6 @@ def _place(place: tuple[int | str, ...]) -> str:
             return ".".join((f"step {step + 1}", *map(str, field)))
         case _:
             return ".".join(map(str, place)) or "the plan"
-
-
-def _unknown(content: JsonValue) -> str:
-    """Fields of steps that are none, by their names."""
-    steps = content.get("steps") if isinstance(content, dict) else None
-    given = {name for step in steps or () if isinstance(step, dict) for name in step} if isinstance(steps, list) else ()
-    return ", ".join(sorted(set(given) - Step.model_fields.keys()))
 
 
 def text_in(file: Path) -> str:

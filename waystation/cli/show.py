@@ -283,7 +283,7 @@ def _exported(found: _Found, form: Format) -> bytes:
             return report_docx(whole)
         case "json":
             facts = {"title": whole.title, "checked": whole.checked, "sources": whole.sources}
-            about = found.imprint.model_dump(include={"stored_at", "model"})
+            about = {"stored_at": found.imprint.stored_at, "model": found.imprint.model}
             as_data = ExportJson.model_validate({**found.report.model_dump(), **about, **facts})
             return f"{as_data.model_dump_json(indent=2)}\n".encode()
 

@@ -144,7 +144,7 @@ class RemoteClient(Client):
     def valid(self, kind: TypeAdapter[_R], answer: bytes) -> _R:
         """What was answered. Raises WaystationError where it is none of that."""
         try:
-            return kind.validate_json(answer)
+            return kind.validate_json(answer, extra="ignore")
         except ValidationError as error:
             told = f"{self.address} answers, but not as this version does: have the same on both sides"
             raise WaystationError(told) from error
@@ -267,7 +267,7 @@ def _is_json(answer: httpx2.Response) -> bool:
 def _failure(address: str, answer: httpx2.Response, content: bytes) -> WaystationError:
     """What was refused, or went wrong there; an answer of anybody in between is none of these."""
     try:
-        problem = _PROBLEM.validate_json(content)
+        problem = _PROBLEM.validate_json(content, extra="ignore")
     except ValidationError:
         status = f"{answer.status_code} {answer.reason_phrase}".strip()
         return Unreachable(f"{address} answers, but not as `waystation serve` does ({status}): see what stands there")

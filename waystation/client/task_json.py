@@ -8,10 +8,12 @@ from waystation.domain.agent_run import Outlook
 from waystation.domain.amount import Amount
 from waystation.domain.approvals import Origin
 from waystation.domain.budget import Usage
+from waystation.domain.compaction.outcome import AgentCompaction
 from waystation.domain.decisions import ActionQuestion
 from waystation.domain.details import denial_text, known_cost
+from waystation.domain.documents import DocumentsUpdate
 from waystation.domain.exports import NumberedSource
-from waystation.domain.plan import PlanVersion
+from waystation.domain.plan import PlanVersion, Review, Step
 from waystation.domain.task import (
     Approval,
     BudgetProgress,
@@ -79,9 +81,6 @@ class ActionJson(Value):
         return cls(tool=question.tool, text=question.text, hidden=question.hidden)
 
 
-_OWN_NAMES = {"request_id", "agent", "decision", "by", "verified", "note", "requested_at", "answer_by", "answered_at"}
-
-
 class ApprovalJson(Value):
     """One request for money, or for the call that `action` is, and its answer. `by` is a name as given unless it is
     `verified`. `sent_from` is null where it is not known, and where `show` did not ask the server.
@@ -119,7 +118,15 @@ class ApprovalJson(Value):
             **_units("spent", approval.spent),
             outlook=None if approval.outlook is None else OutlookJson.of(approval.outlook, approval.agent),
             sent_from=None if origin is None else OriginJson(**origin.model_dump()),
-            **approval.model_dump(include=_OWN_NAMES),
+            request_id=approval.request_id,
+            agent=approval.agent,
+            decision=approval.decision,
+            by=approval.by,
+            verified=approval.verified,
+            note=approval.note,
+            requested_at=approval.requested_at,
+            answer_by=approval.answer_by,
+            answered_at=approval.answered_at,
         )
 
 
@@ -159,6 +166,19 @@ class CompactionJson(Value):
     tokens_after: int
     passages: int
     redactions: int
+
+    @classmethod
+    def of(cls, compaction: AgentCompaction) -> "CompactionJson":
+        """Without strategy, notes and totals."""
+        return cls(
+            id=compaction.compaction_id,
+            agent=compaction.agent,
+            status=compaction.status,
+            tokens_before=compaction.tokens_before,
+            tokens_after=compaction.tokens_after,
+            passages=compaction.passages,
+            redactions=compaction.redactions,
+        )
 
 
 class BudgetJson(Value):
@@ -208,7 +228,11 @@ class StepJson(Value):
             limit_usd=step.limit.usd,
             spent_tokens=step.spent.tokens,
             spent_usd=step.spent.usd,
-            **step.model_dump(include={"id", "role", "state", "legs", "reason"}),
+            id=step.id,
+            role=step.role,
+            state=step.state,
+            legs=step.legs,
+            reason=step.reason,
         )
 
 
@@ -231,6 +255,11 @@ class PlanStepJson(Value):
     title: str
     needs: tuple[str, ...]
 
+    @classmethod
+    def of(cls, step: Step) -> "PlanStepJson":
+        """Without its goal and share."""
+        return cls(id=step.id, role=step.role, title=step.title, needs=step.needs)
+
 
 class PlanJson(Value):
     """One version of the plan, without goals. `made_by`: the agent run of the planning, or of a revision."""
@@ -243,7 +272,7 @@ class PlanJson(Value):
     @classmethod
     def of(cls, version: PlanVersion) -> "PlanJson":
         """The version as it is shown."""
-        steps = tuple(PlanStepJson(**step.model_dump(exclude={"goal"})) for step in version.plan.steps)
+        steps = tuple(map(PlanStepJson.of, version.plan.steps))
         return cls(version=version.number, made_by=version.made_by, reason=version.reason, steps=steps)
 
 
@@ -253,6 +282,11 @@ class ReviewJson(Value):
     number: int
     faults: int
     sent_back: bool
+
+    @classmethod
+    def of(cls, review: Review) -> "ReviewJson":
+        """Without the reference to its faults."""
+        return cls(number=review.number, faults=review.faults, sent_back=review.sent_back)
 
 
 class ToldJson(Value):
@@ -275,6 +309,19 @@ class UpdateJson(Value):
     changed: int
     added: int
     removed: int
+
+    @classmethod
+    def of(cls, update: DocumentsUpdate) -> "UpdateJson":
+        """Without the references to what was given."""
+        return cls(
+            number=update.number,
+            by=update.by,
+            updated_at=update.updated_at,
+            kept=update.kept,
+            changed=update.changed,
+            added=update.added,
+            removed=update.removed,
+        )
 
 
 class ResolutionJson(Value):
@@ -341,7 +388,10 @@ def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
     return TaskJson(
         task_id=progress.task_id,
         workflow_id=progress.task_id,
-        **view.model_dump(include={"run_id", "ui_url", "submitted_at", "ended_at"}),
+        run_id=view.run_id,
+        ui_url=view.ui_url,
+        submitted_at=view.submitted_at,
+        ended_at=view.ended_at,
         report_path=report_path and str(report_path),
         title=progress.title,
         phase=progress.phase,
@@ -350,16 +400,16 @@ def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
         usage=UsageJson.of(progress.totals.usage),
         cost_usd=None if micro_usd is None else micro_usd / 1_000_000,
         legs=progress.legs,
-        compactions=tuple(CompactionJson(id=one.compaction_id, **one.model_dump()) for one in progress.compactions),
+        compactions=tuple(map(CompactionJson.of, progress.compactions)),
         approvals=tuple(
             ApprovalJson.of(approval, view.origins.get(approval.request_id)) for approval in progress.approvals
         ),
         steps=tuple(map(StepJson.of, progress.steps)),
         plans=tuple(map(PlanJson.of, view.plans)),
-        reviews=tuple(ReviewJson(**review.model_dump(exclude={"found"})) for review in progress.reviews),
+        reviews=tuple(map(ReviewJson.of, progress.reviews)),
         budget=BudgetJson.of(progress.budget),
         told=tuple(ToldJson(**told.model_dump()) for told in view.tellings),
-        updates=tuple(UpdateJson(**update.model_dump()) for update in progress.updates),
+        updates=tuple(map(UpdateJson.of, progress.updates)),
         resolutions=tuple(ResolutionJson(**one.model_dump()) for one in view.resolutions),
         reused=progress.reused,
         notes=progress.notes,

@@ -15,12 +15,21 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 
 class Value(BaseModel):
-    """An immutable value. Unknown fields are ignored, so that older histories stay readable."""
+    """An immutable value. An unknown field raises, in construction and in a copy, so that no place that still uses the
+    name of a renamed field loses its value in silence. What another program sends is validated with `extra="ignore"`.
+    """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """See base class. What was worked out of the value (`cached_property`) is worked out of the copy anew."""
+        """See base class. Cached properties are computed again for the copy.
+
+        Raises:
+            TypeError: `update` names a field that the value does not have.
+        """
+        unknown = (update or {}).keys() - type(self).model_fields.keys()
+        if unknown:
+            raise TypeError(f"{type(self).__name__} has no field {', '.join(sorted(unknown))}")
         copied = super().model_copy(update=update, deep=deep)
         kept = vars(copied)
         for worked_out in kept.keys() - type(self).model_fields.keys():

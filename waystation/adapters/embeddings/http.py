@@ -236,7 +236,7 @@ class HttpEmbedder(LikeByWords):
 
     def _read(self, response: httpx2.Response, count: int) -> tuple[Vector | None, ...] | _Failure:
         try:
-            rows = sorted(_Answer.model_validate_json(response.content).data, key=lambda row: row.index)
+            rows = sorted(_Answer.model_validate_json(response.content, extra="ignore").data, key=lambda row: row.index)
         except ValidationError:
             return _UNREADABLE
         if [row.index for row in rows] != [*range(count)]:

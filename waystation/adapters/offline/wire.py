@@ -40,7 +40,7 @@ def _joined(content: JsonValue) -> JsonValue:
     """Content as one string: the protocol also allows a list of text blocks."""
     if not isinstance(content, list):
         return content
-    return "\n".join(block.text for block in _TEXT_BLOCKS.validate_python(content))
+    return "\n".join(block.text for block in _TEXT_BLOCKS.validate_python(content, extra="ignore"))
 
 
 def _as_blocks(content: JsonValue) -> JsonValue:
@@ -162,7 +162,7 @@ _Request = TypeVar("_Request", bound=CountRequest)
 def parsed(kind: type[_Request], body: bytes) -> _Request:
     """The body of a model call, or of a token count. Raises RequestRefused."""
     try:
-        request = kind.model_validate_json(body)
+        request = kind.model_validate_json(body, extra="ignore")
     except ValidationError as error:
         raise _refusal(error) from None
     _check(request)

@@ -127,7 +127,7 @@ class SqlEvents(StorePart):
         for batch in batches(named):
             mine = select(tasks.c.task_id, tasks.c.terms).where(tasks.c.task_id.in_(batch), owned(tasks, reader))
             own.update(await bodies(connection, mine))
-        found = tuple(TaskEvent.model_validate(row) for row in rows if row["task_id"] in own)
+        found = tuple(TaskEvent.model_validate(row, extra="ignore") for row in rows if row["task_id"] in own)
         return EventPage(events=found, upto=max([after, *(row["number"] for row in rows)]))
 
     @reading

@@ -310,7 +310,7 @@ def _spent(row: RowMapping) -> SpentLine:
     if "worst_case" in row:
         possibly = Amount(tokens=row["worst_case"], micro_usd=row["worst_case_micro_usd"])
         return named.model_copy(update={"possibly_billed": possibly})
-    counted = {"calls": row["calls"], "usage": Usage.model_validate(row), "cost_micro_usd": row["cost"]}
+    counted = {"calls": row["calls"], "usage": Usage.model_validate(row, extra="ignore"), "cost_micro_usd": row["cost"]}
     return named.model_copy(update={**counted, "unpriced_calls": row["calls"] - row["priced"]})
 
 
@@ -320,12 +320,13 @@ def _paid(row: RowMapping) -> Paid:
 
 def charge_of(row: RowMapping) -> Charge:
     """The charge of a row of its table."""
-    return Charge.model_validate({**row, "usage": Usage.model_validate(row)})
+    return Charge.model_validate({**row, "usage": Usage.model_validate(row, extra="ignore")}, extra="ignore")
 
 
 def _unanswered(row: RowMapping) -> Unanswered:
     worst_case = Amount(tokens=row["worst_case"], micro_usd=row["worst_case_micro_usd"])
-    return Unanswered(agent=_agent(row), intent=Intent.model_validate({**row, "worst_case": worst_case}))
+    intent = Intent.model_validate({**row, "worst_case": worst_case}, extra="ignore")
+    return Unanswered(agent=_agent(row), intent=intent)
 
 
 def _agent(row: RowMapping) -> str:

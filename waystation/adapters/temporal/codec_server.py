@@ -131,7 +131,7 @@ class CodecServer:
 
 async def _payloads(request: web.Request) -> Payloads:
     try:
-        body = Body.model_validate_json(await request.read())
+        body = Body.model_validate_json(await request.read(), extra="ignore")
         return ParseDict(body.model_dump(), Payloads(), ignore_unknown_fields=True)
     except web.HTTPRequestEntityTooLarge:
         raise _Refused(TOO_LARGE, f"more than {MOST_BYTES} bytes at once") from None
