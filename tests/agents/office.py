@@ -80,6 +80,16 @@ def use(name: str, call_id: str = "c1", /, **arguments: object) -> ToolUse:
     return ToolUse.model_validate({"id": call_id, "name": name, "input": arguments})
 
 
+def without_statuses(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """What was said beside the status of the agent."""
+    return tuple(message for message in messages if not message.is_status)
+
+
+def statuses(messages: Sequence[Message]) -> list[str]:
+    """The status messages among these, oldest first."""
+    return [message.text for message in messages if message.is_status]
+
+
 def never() -> bool:
     """Nobody interrupts."""
     return False
@@ -232,6 +242,10 @@ class Office:
 
     async def transcript(self, step_id: str = "research-1") -> Transcript:
         return await self.store.load(f"{self.task_id}/{step_id}", ANYONE)
+
+    async def talk(self, step_id: str = "research-1") -> tuple[Message, ...]:
+        """The messages of an agent's transcript without statuses."""
+        return without_statuses((await self.transcript(step_id)).messages)
 
     async def said(self, messages: Sequence[Message]) -> None:
         """Let the research agent have had this conversation, each of its replies at a small charge."""
