@@ -61,11 +61,13 @@ class Run:
         self.server = StrictServer(self._answer)
         self.leg_number = 0
         self.ends = False
+        self.length = 600
+        """Estimated tokens of what it thinks at a turn."""
         self._calls = count()
 
     def _answer(self, _: Body) -> ModelReply:
         number = next(self._calls)
-        thought = Thinking(thinking=f"Thought {number}. {prose(600)}", signature="")
+        thought = Thinking(thinking=f"Thought {number}. {prose(self.length)}", signature="")
         call = use("submit_findings", f"c{number}", **SUBMIT) if self.ends else moves(f"c{number}", number)
         return scripted_reply(thought, call)
 
@@ -101,7 +103,8 @@ class Run:
 async def test_over_a_whole_run_requests_break_off_at_compactions_alone_and_no_thought_is_lost(
     office: Office, strategy: Strategy
 ) -> None:
-    run = Run(office, strategy=strategy)
+    run = Run(office, strategy=strategy, turn_limit=8)
+    run.length = 2_000
     compacted: list[int] = []
     told = count(1)
     while not isinstance(outcome := await run.leg(), Finished):

@@ -35,7 +35,6 @@ def answer(transcript: Transcript, call_id: str = "c2") -> ToolResult:
 
 async def test_a_tool_result_is_pinned_by_words_of_it(office: Office) -> None:
     log = await after(office, READ, pinning("it silted up within ten years"))
-    assert log.messages[2].tool_results
     assert pinned_ids(log) == {"m3"}
     assert answer(log) == ToolResult(
         tool_use_id="c2", content='pinned: the result of read_document {"name": "harbour.md"}'

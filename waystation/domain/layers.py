@@ -229,7 +229,7 @@ class Failure(Value):
     """The beginning of its result."""
 
 
-STEPS = (80, 64, 50, 40, 32, 25, 20, 16, 12, 10)
+STEPS = (80, 63, 50, 40, 32, 25, 20, 16, 13, 10)
 """Two digits of the amounts that a status names, each some four fifths of the one before it."""
 
 

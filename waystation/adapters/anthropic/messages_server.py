@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
+from threading import Lock
 from typing import Literal, NamedTuple
 
 import httpx2
@@ -26,7 +27,7 @@ from pydantic import JsonValue, TypeAdapter
 
 from waystation.adapters.anthropic.sse import StreamEvent, error_event, events
 from waystation.domain.budget import Usage
-from waystation.domain.transcript import Block, RedactedThinking, Thinking
+from waystation.domain.transcript import STATUS_CLOSE, STATUS_OPEN, Block, RedactedThinking, Thinking
 from waystation.ports import ModelReply
 
 LIFE = timedelta(minutes=5)
@@ -164,6 +165,41 @@ def _objects(listed: JsonValue) -> Iterator[dict[str, JsonValue]]:
             yield item
 
 
+@dataclass
+class TurnNumbers:
+    """Numbers the turns of agents, for servers that answer by turn or count them.
+
+    A request does not say which turn it is. One that is sent again after a crash says the same as before, but perhaps
+    for its status messages; so what else it says is the turn, and a new turn is the agent's next.
+    """
+
+    known: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
+    """Turns by what was said, by agent."""
+    _lock: Lock = field(default_factory=Lock)
+
+    def of(self, agent: str, body: Mapping[str, JsonValue]) -> int:
+        """The number of this request's turn, from 1."""
+        digest = hashlib.sha256()
+        for message in _objects(body["messages"]):
+            for block in _objects(message["content"]):
+                if not is_status(block):
+                    digest.update(json.dumps([message["role"], _unmarked(block)[0]], sort_keys=True).encode())
+        with self._lock:
+            turns = self.known.setdefault(agent, {})
+            return turns.setdefault(digest.hexdigest(), len(turns) + 1)
+
+
+def is_status(block: Mapping[str, JsonValue]) -> bool:
+    """Whether a block is an agent's status message."""
+    text = block.get("text")
+    return isinstance(text, str) and text.startswith(STATUS_OPEN) and text.endswith(STATUS_CLOSE)
+
+
+def has_status(body: Mapping[str, JsonValue]) -> bool:
+    """Whether a request has one: those of agents do, and no others."""
+    return any(is_status(block) for message in _objects(body["messages"]) for block in _objects(message["content"]))
+
+
 _THINKING = ("thinking", "redacted_thinking")
 
 
@@ -290,7 +326,7 @@ class ScriptedServer:
 def message_of(reply: ModelReply) -> StreamEvent:
     """A reply as the Messages API would send it unstreamed."""
     return {
-        "id": "msg_scripted",
+        "id": reply.id,
         "type": "message",
         "role": "assistant",
         "model": reply.model,
