@@ -29,7 +29,7 @@ from waystation.domain.leg import AgentTerms, LegOutcome, LegRequest, RunRef
 from waystation.domain.plan import Plan, Step
 from waystation.domain.roles import Role
 from waystation.domain.task import SourceDocument, TaskRef, TaskRequest, TaskRow, TaskTerms, tenant_hash
-from waystation.domain.transcript import Charge, Message, ToolUse, Transcript
+from waystation.domain.transcript import Charge, Message, PromptPrefix, Record, ToolUse, Transcript
 from waystation.testing import ListMemory, ListMeter, PlainRedactor, ScriptedModel
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -83,6 +83,11 @@ def use(name: str, call_id: str = "c1", /, **arguments: object) -> ToolUse:
 def without_statuses(messages: Sequence[Message]) -> tuple[Message, ...]:
     """What was said beside the status of the agent."""
     return tuple(message for message in messages if not message.is_status)
+
+
+def done_to(transcript: Transcript) -> tuple[Record, ...]:
+    """Its records, but for those that say what is sent."""
+    return tuple(record for record in transcript.records if not isinstance(record, PromptPrefix))
 
 
 def statuses(messages: Sequence[Message]) -> list[str]:

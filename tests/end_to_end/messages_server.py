@@ -53,7 +53,7 @@ class MessagesServer:
     answered: list[Answered] = field(default_factory=list[Answered])
     transport: OfflineTransport = field(default_factory=OfflineTransport)
     url: str = ""
-    turns: TurnNumbers = field(default_factory=TurnNumbers)
+    turn_numbers: TurnNumbers = field(default_factory=TurnNumbers)
 
     def reply(self, path: str, headers: dict[str, str], body: bytes) -> httpx2.Response:
         """The offline model's answer, whatever model was asked for."""
@@ -76,7 +76,7 @@ class MessagesServer:
     def turn_of(self, body: bytes) -> tuple[str, int] | None:
         """Which agent asks, by its step, and for which turn; None where no agent does."""
         asked, step = BODY.validate_json(body), _STEP.search(body.decode())
-        return (step[1], self.turns.of(step[1], asked)) if step and has_status(asked) else None
+        return (step[1], self.turn_numbers.of(step[1], asked)) if step and has_status(asked) else None
 
     def count(self, body: bytes, began: float) -> None:
         """Keep that a turn of an agent was answered; plans and summaries carry no turn.

@@ -149,14 +149,14 @@ async def test_an_endpoint_that_dies_in_the_middle_of_a_task_is_taken_over_from_
 class OverloadedServer(ServerWithGaps):
     """Answers so many turns, then refuses each turn the first time that it is asked for, and bills nothing then."""
 
-    first_turns: int = 3
+    turns: int = 3
     refusals: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     asked_again: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     """Turns that were refused, and came back."""
 
     def reply(self, path: str, headers: dict[str, str], body: bytes) -> httpx2.Response:
         asking = None if path.endswith("count_tokens") else self.turn_of(body)
-        if asking is None or len(self.answered) < self.first_turns:
+        if asking is None or len(self.answered) < self.turns:
             return super().reply(path, headers, body)
         if asking in self.refusals:
             self.asked_again.append(asking)
