@@ -57,7 +57,7 @@ class Spender:
         chance = self._chance(request)
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
-        if researcher and len(request.messages) == 1:
+        if researcher and not any(message.role == "assistant" for message in request.messages):
             await self._gate.wait()
         await asyncio.sleep(chance.uniform(0, SLOWEST))
         self.at_once -= 1
@@ -71,7 +71,7 @@ class Spender:
     async def count_tokens(self, request: ModelRequest) -> int:
         """As many as the request's bytes allow."""
         tools = json.dumps([tool.model_dump(mode="json") for tool in request.tools])
-        return upper_bound(request.system + request.reminder, tools, request.messages)
+        return upper_bound(request.system, tools, request.messages)
 
     async def aclose(self) -> None:
         """Nothing is open."""
@@ -95,7 +95,7 @@ class Spender:
 
     def _usage(self, request: ModelRequest, chance: random.Random) -> Usage:
         tools = json.dumps([tool.model_dump(mode="json") for tool in request.tools])
-        bound = upper_bound(request.system + request.reminder, tools, request.messages)
+        bound = upper_bound(request.system, tools, request.messages)
         if self.seed is None:
             return Usage(cache_write=bound, output=request.max_output)
         prompt = chance.randint(0, bound)

@@ -4,8 +4,6 @@ Shape, order and pairs are checked as the offline model checks them; here is wha
 and what models refuse by their names.
 """
 
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -13,10 +11,16 @@ from itertools import chain
 import httpx2
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
-from waystation.adapters.anthropic.messages_server import BYTES_PER_TOKEN, message_of, refused, streamed
+from waystation.adapters.anthropic.messages_server import (
+    BYTES_PER_TOKEN,
+    PrefixBinding,
+    message_of,
+    refused,
+    streamed,
+    thought,
+)
 from waystation.adapters.anthropic.wire import THINKING_BETA, request_parameters
 from waystation.adapters.offline.wire import MessagesRequest, ThinkingBlock, documented_faults
-from waystation.domain.transcript import Block, Thinking
 from waystation.ports import ChatModel, ModelReply, ModelRequest, WithFallbacks
 
 Body = dict[str, JsonValue]
@@ -62,56 +66,29 @@ def _binding(body: Body) -> bool:
 
 def _of_signatures(request: StrictRequest, body: Body) -> Iterator[str]:
     """Thinking that this server did not sign, or not behind what stands before it now where that counts."""
-    bound = request.model in BINDS and not _binding(body)
     for index, message in enumerate(request.messages):
         for block in message.content if message.role == "assistant" else ():
-            if not isinstance(block, ThinkingBlock):
-                continue
-            words, _, place = block.signature.partition(".")
-            if words != _digest(block.thinking):
+            if isinstance(block, ThinkingBlock) and block.signature.partition(".")[0] != thought(block.thinking):
                 yield f"messages.{index}: invalid signature: thinking blocks cannot be modified"
-            elif bound and place != _place(body, index):
-                yield f"messages.{index}: what stands before these thinking blocks is not what they were signed behind"
-
-
-def _place(body: Body, index: int | None = None) -> str:
-    """Everything before a message: without the marks, which say nothing."""
-    messages = body["messages"]
-    assert isinstance(messages, list)
-    return _digest(json.dumps([_plain(body.get("system")), _plain(messages[:index])], sort_keys=True))
-
-
-def _plain(part: JsonValue) -> JsonValue:
-    match part:
-        case dict():
-            return {name: _plain(value) for name, value in part.items() if name != "cache_control"}
-        case list():
-            return [_plain(item) for item in part]
-        case _:
-            return part
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def signed(reply: ModelReply, body: Body) -> ModelReply:
-    """The reply to this request with its thinking signed."""
-    blocks: list[Block] = []
-    for block in reply.blocks:
-        thinks = isinstance(block, Thinking)
-        signature = f"{_digest(block.thinking)}.{_place(body)}" if thinks else ""
-        blocks.append(block.model_copy(update={"signature": signature}) if thinks else block)
-    return reply.model_copy(update={"blocks": tuple(blocks)})
+    if request.model in BINDS and not _binding(body):
+        for path, fits in PrefixBinding().thinking(body):
+            if not fits:
+                yield f"{path}: what stands before this thinking block is not what it was signed behind"
 
 
 @dataclass
 class StrictServer:
-    """Answers each request that is none of the API's errors with what `answer` says to its body, and signs it."""
+    """Answers each request that is none of the API's errors with what `answer` says to its body, and signs it. Thinking
+    that does not fit its prefix is left out, and the reply says so.
+    """
 
     answer: Callable[[Body], ModelReply]
     answered: int = 0
     refusals: list[str] = field(default_factory=list[str])
+    binding: PrefixBinding = field(default_factory=PrefixBinding)
+    """Counts the thinking of models that bind it."""
+    bodies: list[Body] = field(default_factory=list[Body])
+    """What each request for a reply carried that was answered, oldest first."""
 
     def http_client(self) -> httpx2.AsyncClient:
         """A client whose every request comes here."""
@@ -127,7 +104,10 @@ class StrictServer:
         if counts:
             return httpx2.Response(200, json={"input_tokens": len(request.content) // BYTES_PER_TOKEN})
         self.answered += 1
-        return streamed(message_of(signed(self.answer(body), body)))
+        self.bodies.append(body)
+        dropped = self.binding.check(body) if body["model"] in BINDS else []
+        whole = message_of(self.binding.signed(self.answer(body), body))
+        return streamed({**whole, "input_transformations": dropped} if dropped else whole)
 
 
 @dataclass

@@ -84,7 +84,7 @@ class ScriptedModel:
 
     async def count_tokens(self, request: ModelRequest) -> int:
         """A quarter of the request's characters, rounded up."""
-        sent = request.model_dump(mode="json", include={"system", "messages", "tools", "reminder"})
+        sent = request.model_dump(mode="json", include={"system", "messages", "tools"})
         return -(-len(json.dumps(sent, ensure_ascii=False)) // CHARACTERS_PER_TOKEN)
 
     async def aclose(self) -> None:

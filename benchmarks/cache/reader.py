@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
+from waystation.adapters.anthropic.messages_server import has_status
 from waystation.domain.budget import Usage
 from waystation.domain.task import SourceDocument
 from waystation.domain.transcript import Block, Text, ToolUse
@@ -14,7 +15,7 @@ from waystation.testing import scripted_reply
 
 TURNS = 30
 DOCUMENTS, LINES = 40, 120
-_TURN = re.compile(r"<status>turn (\d+)")
+_CALL = re.compile(r'"id": "t(\d+)"')
 _WORDS = ("the", "harbour", "silted", "up", "because", "rivers", "brought", "sand", "from", "hills", "for", "years")
 
 
@@ -39,10 +40,10 @@ class Reader:
 
     def answer(self, body: dict[str, JsonValue]) -> ModelReply:
         """The reply of this turn."""
-        turns = _TURN.findall(json.dumps(body["messages"]))
-        if not turns:  # only an agent's requests end with a reminder
+        if not has_status(body):  # it is asked for a summary
             return scripted_reply(Text(text="Read so far: the harbour silted up. " * 40), usage=Usage(output=400))
-        return scripted_reply(*self._blocks(int(turns[-1])), usage=Usage(output=150), model=str(body["model"]))
+        turn = 1 + max(map(int, _CALL.findall(json.dumps(body["messages"]))), default=0)
+        return scripted_reply(*self._blocks(turn), usage=Usage(output=150), model=str(body["model"]))
 
     def _blocks(self, turn: int) -> tuple[Block, ...]:
         if turn >= self.turns:

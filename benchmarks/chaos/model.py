@@ -9,6 +9,8 @@ from random import Random
 from typing import Literal, NamedTuple
 
 from tests.end_to_end.messages_server import MessagesServer
+from tests.strict_server import BODY
+from waystation.adapters.anthropic.messages_server import TurnNumbers, has_status
 from waystation.adapters.offline.wire import MessagesRequest, TextBlock, WireMessage
 from waystation.agents.oversight import REVIEW_REPORT, REVISE_PLAN
 from waystation.agents.planner import SUBMIT_PLAN
@@ -24,7 +26,7 @@ LONGEST_PAUSE_S = 0.12
 
 _MARK = re.compile(MARK.format(r"(\d+)"))
 _STEP = re.compile(r'<step id="([^"]+)"')
-_TURN = re.compile(r"<status>turn (\d+)")
+_TURNS = TurnNumbers()
 
 
 class CallId(NamedTuple):
@@ -76,8 +78,8 @@ class CountingModel(MessagesServer):
 def call_id(body: bytes) -> CallId:
     """What the request was for."""
     request = MessagesRequest.model_validate_json(body)
-    first, last = (_text(message) for message in (request.messages[0], request.messages[-1]))
-    mark, step, turns = _MARK.search(first), _STEP.search(first), _TURN.findall(last)
+    first = _text(request.messages[0])
+    mark, step = _MARK.search(first), _STEP.search(first)
     task = int(mark[1]) if mark else -1
     tools = {tool.name for tool in request.tools}
     if tools & {SUBMIT_PLAN.name, REVISE_PLAN.name}:
@@ -86,8 +88,9 @@ def call_id(body: bytes) -> CallId:
         return CallId(task, agent, "plan", str(tries + 1))
     if REVIEW_REPORT.name in tools:
         return CallId(task, ANYBODY, "review", "")
-    if step and turns:
-        return CallId(task, step[1], "turn", turns[-1])
+    asked = BODY.validate_json(body)
+    if step and has_status(asked):
+        return CallId(task, step[1], "turn", str(_TURNS.of(f"{task}/{step[1]}", asked)))
     return CallId(task, ANYBODY, "summary", hashlib.sha256(first.encode()).hexdigest()[:12])
 
 

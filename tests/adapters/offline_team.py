@@ -199,10 +199,9 @@ class Team:
                 ModelRequest(
                     model=OFFLINE_MODEL,
                     system="Work.",
-                    messages=tuple(messages),
+                    messages=(*messages, user_text(f"s{turn}", self.status or "<status>budget left no limit</status>")),
                     tools=tools,
                     max_output=self.max_output,
-                    reminder=self.status or f"<status>turn {turn}</status>",
                 )
             )
             assert reply.stop is StopReason.TOOL_USE

@@ -136,16 +136,14 @@ def test_sections_that_a_summary_lists_in_one_line_are_not_written_again() -> No
 
 async def test_where_more_is_asked_for_a_small_rest_is_no_reason_to_hand_in(model: AnthropicModel) -> None:
     team = Team(model, World(packages(5)))
-    team.status = (
-        f"<status>turn 3; budget left 3,900 tokens ({MORE_IS_ASKED_FOR})\n<plan>research-1 (you)</plan></status>"
-    )
+    team.status = f"<status>budget left 3,900 tokens ({MORE_IS_ASKED_FOR})\n<plan>research-1 (you)</plan></status>"
     await team.work(QUESTION)
     assert team.turns["research-1"] > 2
 
 
 async def test_with_hardly_any_budget_left_everyone_hands_in_at_once(model: AnthropicModel) -> None:
     team = Team(model, World(packages(5)))
-    team.status = "<status>turn 3; budget left 3,900 tokens; notes 0</status>"
+    team.status = "<status>budget left 3,900 tokens; notes 0</status>"
     await team.work(QUESTION)
     assert set(team.turns.values()) == {1, 2}
     assert (

@@ -29,7 +29,7 @@ from waystation.domain.leg import AgentTerms, LegOutcome, LegRequest, RunRef
 from waystation.domain.plan import Plan, Step
 from waystation.domain.roles import Role
 from waystation.domain.task import SourceDocument, TaskRef, TaskRequest, TaskRow, TaskTerms, tenant_hash
-from waystation.domain.transcript import Charge, Message, ToolUse, Transcript
+from waystation.domain.transcript import Charge, Message, PromptPrefix, Record, ToolUse, Transcript
 from waystation.testing import ListMemory, ListMeter, PlainRedactor, ScriptedModel
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -78,6 +78,21 @@ PLAN = Plan(
 def use(name: str, call_id: str = "c1", /, **arguments: object) -> ToolUse:
     """A call of a tool."""
     return ToolUse.model_validate({"id": call_id, "name": name, "input": arguments})
+
+
+def without_statuses(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """What was said beside the status of the agent."""
+    return tuple(message for message in messages if not message.is_status)
+
+
+def done_to(transcript: Transcript) -> tuple[Record, ...]:
+    """Its records, but for those that say what is sent."""
+    return tuple(record for record in transcript.records if not isinstance(record, PromptPrefix))
+
+
+def statuses(messages: Sequence[Message]) -> list[str]:
+    """The status messages among these, oldest first."""
+    return [message.text for message in messages if message.is_status]
 
 
 def never() -> bool:
@@ -232,6 +247,10 @@ class Office:
 
     async def transcript(self, step_id: str = "research-1") -> Transcript:
         return await self.store.load(f"{self.task_id}/{step_id}", ANYONE)
+
+    async def talk(self, step_id: str = "research-1") -> tuple[Message, ...]:
+        """The messages of an agent's transcript without statuses."""
+        return without_statuses((await self.transcript(step_id)).messages)
 
     async def said(self, messages: Sequence[Message]) -> None:
         """Let the research agent have had this conversation, each of its replies at a small charge."""

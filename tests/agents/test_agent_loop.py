@@ -1,14 +1,17 @@
+import json
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
-from tests.agents.office import NAME, SECRET, SECRET_PLACEHOLDER, TENANT, TERMS, Office, never, use
+from tests.agents.office import NAME, SECRET, SECRET_PLACEHOLDER, TENANT, TERMS, Office, never, statuses, use
 from tests.readers import ANYONE
 from waystation.agents.loop import LEG_TIME
 from waystation.domain.amount import Limit
 from waystation.domain.budget import Usage
 from waystation.domain.compaction.legality import violations
-from waystation.domain.errors import RedactionFailed
+from waystation.domain.compaction.tokens import upper_bound
+from waystation.domain.errors import ModelUnavailable, RedactionFailed
 from waystation.domain.leg import ContextFull, Finished, LegRequest, TurnLimit, Yielded
 from waystation.domain.privacy import Place
 from waystation.domain.transcript import Text, Thinking
@@ -42,11 +45,11 @@ async def test_a_whole_leg_ends_with_what_the_agent_handed_in(office: Office) ->
 
 async def test_the_transcript_is_legal_and_holds_the_results_in_the_order_of_the_calls(office: Office) -> None:
     await office.leg(ScriptedModel([READ, NOTE, SUBMIT]))
-    transcript = await office.transcript()
-    assert violations(transcript.messages) == ()
-    assert [message.id for message in transcript.messages] == [f"m{number}" for number in range(1, 8)]
-    assert [result.tool_use_id for result in transcript.messages[4].tool_results] == ["c2", "c3"]
-    assert "2| It silted up within ten years." in transcript.messages[2].tool_results[0].content
+    assert violations((await office.transcript()).messages) == ()
+    talk = await office.talk()
+    assert [message.id for message in talk] == [f"m{number}" for number in range(1, 8)]
+    assert [result.tool_use_id for result in talk[4].tool_results] == ["c2", "c3"]
+    assert "2| It silted up within ten years." in talk[2].tool_results[0].content
 
 
 async def test_calls_of_servers_that_number_those_of_each_reply_anew_are_told_apart(office: Office) -> None:
@@ -70,21 +73,44 @@ async def test_what_the_model_is_sent(office: Office) -> None:
     assert first.system == second.system
     assert first.tools == second.tools
     assert (first.max_output, first.require_tool) == (4_000, None)
-    assert [first.reminder, second.reminder] == [
-        "<status>turn 1; budget left 100,000 tokens (more is asked for when it is spent)</status>",
-        "<status>turn 2; budget left 99,880 tokens (more is asked for when it is spent)</status>",
+    assert statuses(second.messages) == [
+        "<status>budget left 100,000 tokens (more is asked for when it is spent)</status>",
+        "<status>budget left 80,000 tokens (more is asked for when it is spent)</status>",
     ]
     assert second.messages[: len(first.messages)] == first.messages
-    assert len(second.messages) == 3
+    assert [message.id for message in second.messages] == ["m1", "s1", "m2", "m3", "s2"]
+
+
+async def test_a_status_is_sent_again_as_it_was_until_there_is_another_one_to_say(office: Office) -> None:
+    office.limit = Limit(tokens=90_000)
+    model = ScriptedModel([READ, *[scripted_reply(use("list_documents", f"l{n}")) for n in range(8)], SUBMIT])
+    await office.leg(model)
+    assert statuses(model.requests[-1].messages) == [
+        "<status>budget left 80,000 tokens (more is asked for when it is spent)</status>",
+    ]
+    for earlier, later in pairwise(model.requests):
+        assert later.messages[: len(earlier.messages)] == earlier.messages
+        assert (later.system, later.tools) == (earlier.system, earlier.tools)
+
+
+async def test_a_status_counts_in_what_its_call_may_cost(office: Office) -> None:
+    model = ScriptedModel([ModelUnavailable("cut", possibly_billed=True)])
+    with pytest.raises(ModelUnavailable):
+        await office.leg(model)
+    (sent,) = model.requests
+    tools = json.dumps([tool.model_dump(mode="json") for tool in sent.tools])
+    assert sent.messages[-1].is_status
+    worst = upper_bound(sent.system, tools, sent.messages) + sent.max_output
+    assert (await office.store.totals("task-1/research-1")).possibly_billed == worst
 
 
 async def test_in_mode_hard_the_agent_is_not_told_that_more_is_asked_for(office: Office) -> None:
     office.terms = TERMS.model_copy(update={"hard": True})
     model = ScriptedModel([READ, SUBMIT])
     await office.leg(model)
-    assert [request.reminder for request in model.requests] == [
-        "<status>turn 1; budget left 100,000 tokens</status>",
-        "<status>turn 2; budget left 99,880 tokens</status>",
+    assert statuses(model.requests[-1].messages) == [
+        "<status>budget left 100,000 tokens</status>",
+        "<status>budget left 80,000 tokens</status>",
     ]
 
 
@@ -157,10 +183,10 @@ async def test_a_tool_call_that_was_cut_is_not_run(office: Office, stop: StopRea
     )
     outcome = await office.leg(ScriptedModel([cut, SUBMIT]))
     assert isinstance(outcome, Finished)
-    transcript = await office.transcript()
-    assert [call.id for call in transcript.messages[1].tool_uses] == ["c1"]
-    assert "was cut here" in transcript.messages[1].text
-    assert [result.tool_use_id for result in transcript.messages[2].tool_results] == ["c1"]
+    talk = await office.talk()
+    assert [call.id for call in talk[1].tool_uses] == ["c1"]
+    assert "was cut here" in talk[1].text
+    assert [result.tool_use_id for result in talk[2].tool_results] == ["c1"]
 
 
 async def test_three_replies_without_tools_end_the_run_partial(office: Office) -> None:
@@ -193,7 +219,7 @@ async def test_a_tool_call_between_idle_replies_lets_the_run_go_on(office: Offic
     outcome = await office.leg(ScriptedModel([IDLE, IDLE, READ, IDLE, IDLE, SUBMIT]))
     assert isinstance(outcome, Finished)
     assert not outcome.partial
-    word = (await office.transcript()).messages[2]
+    word = (await office.talk())[2]
     assert word.text == "<platform>Go on. When you are done, hand in with submit_findings.</platform>"
 
 
@@ -238,7 +264,7 @@ async def test_a_redactor_that_fails_stops_the_leg_and_nothing_of_the_result_is_
 
     with pytest.raises(RedactionFailed):
         await office.leg(ScriptedModel(answer))
-    assert [message.role for message in (await office.transcript()).messages] == ["user", "assistant"]
+    assert [message.role for message in await office.talk()] == ["user", "assistant"]
     office.redactor.failing_at = frozenset()
     again = ScriptedModel([SUBMIT])
     assert isinstance(await office.leg(again), Finished)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.agents.office import TASK, TERMS, Office, never, use
+from tests.agents.office import TASK, TERMS, Office, never, use, without_statuses
 from tests.readers import ANYONE
 from tests.store_contract.values import intent
 from waystation.adapters.store import SqlStore
@@ -74,7 +74,7 @@ async def test_the_next_attempt_makes_no_call_for_the_committed_turn_and_keeps_o
     assert second.calls == 1
     assert outcome.standing.totals.turns == 2
     assert len(await office.store.notes(TASK, ANYONE, RUN_ID)) == 1
-    assert len((await office.transcript()).messages[2].tool_results) == 2
+    assert len((await office.talk())[2].tool_results) == 2
 
 
 async def test_a_leg_whose_outcome_was_committed_makes_no_call_and_gives_that_outcome(office: Office) -> None:
@@ -122,7 +122,7 @@ async def test_an_attempt_that_was_taken_over_writes_nothing_more(office: Office
     zombie = Rivalled([SEARCH, SUBMIT], take_over)
     with pytest.raises(FenceLost):
         await office.leg(zombie)
-    assert [message.role for message in (await office.transcript()).messages] == ["user"]
+    assert [message.role for message in await office.talk()] == ["user"]
     assert await office.store.notes(TASK, ANYONE, RUN_ID) == ()
     assert await office.store.outcome(RUN_ID, 1, ANYONE) is None
     totals = await office.store.totals(RUN_ID)
@@ -154,7 +154,7 @@ async def test_a_cut_stream_leaves_its_intent_open_and_counted(office: Office) -
         await office.leg(ScriptedModel([ModelUnavailable("the stream was cut", possibly_billed=True)]))
     outcome = await office.leg(ScriptedModel([SUBMIT]))
     twice = outcome.standing.totals.possibly_billed
-    assert twice == pytest.approx(2 * once, abs=2)  # there is less left to remind of
+    assert 2 * once <= twice <= 2 * once + 400  # there is less left, and another status says so
     assert outcome.standing.totals.spent.tokens == twice + SUBMIT.usage.fresh
 
 
@@ -258,4 +258,4 @@ async def test_what_happened_before_a_failed_call_is_kept(office: Office) -> Non
         await office.leg(ScriptedModel([SEARCH, ModelUnavailable("overloaded", possibly_billed=False)]))
     last = ScriptedModel([SUBMIT])
     assert isinstance(await office.leg(last), Finished)
-    assert (last.calls, len(last.requests[0].messages)) == (1, 3)
+    assert (last.calls, len(without_statuses(last.requests[0].messages))) == (1, 3)

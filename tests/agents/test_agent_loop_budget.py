@@ -24,6 +24,8 @@ from waystation.ports import ModelReply, ModelRequest
 from waystation.testing import ScriptedModel, scripted_reply
 
 RUN_ID = "task-1/research-1"
+STATUS = 300
+"""Tokens that a status has at most, as its bytes bound it."""
 WIDER = 10
 """Tokens that the widest budget on the status line has over a usual one."""
 SUBMIT = scripted_reply(use("submit_findings", "c9", findings=[]))
@@ -31,11 +33,11 @@ SUBMIT = scripted_reply(use("submit_findings", "c9", findings=[]))
 
 def bound_of(request: ModelRequest) -> int:
     tools = json.dumps([spec.model_dump(mode="json") for spec in request.tools])
-    return upper_bound(request.system + request.reminder, tools, request.messages)
+    return upper_bound(request.system, tools, request.messages)
 
 
 async def first_request(office: Office, left: int = 1_000_000) -> ModelRequest:
-    """What the first call of a run sends that has so much left: the reminder says it, so its figures count."""
+    """What the first call of a run sends that has so much left. Its status stays, and another one may follow."""
     office.limit = Limit(tokens=left)
     probe = ScriptedModel([ModelUnavailable("busy", possibly_billed=False)])
     with pytest.raises(ModelUnavailable):
@@ -45,7 +47,7 @@ async def first_request(office: Office, left: int = 1_000_000) -> ModelRequest:
 
 async def test_a_call_whose_worst_case_fits_by_its_bytes_is_not_counted(office: Office) -> None:
     request = await first_request(office)
-    office.limit = Limit(tokens=bound_of(request) + TERMS.max_output)
+    office.limit = Limit(tokens=bound_of(request) + STATUS + TERMS.max_output)
     model = ScriptedModel([SUBMIT])
     await office.leg(model)
     assert model.requests[0].max_output == TERMS.max_output
@@ -58,15 +60,21 @@ async def test_the_reply_shrinks_to_what_is_left(office: Office) -> None:
     office.limit = Limit(tokens=counted + 1_000)
     model = ScriptedModel([SUBMIT])
     assert isinstance(await office.leg(model), Finished)
-    assert model.requests[0].max_output == 1_000
+    (sent,) = model.requests
+    assert sent.max_output == counted + 1_000 - await office.model.count_tokens(sent)
+    assert 1_000 - STATUS < sent.max_output < 1_000
 
 
 @pytest.mark.parametrize(("missing", "calls"), [(0, 1), (1, 0), (700, 0)])
 async def test_under_its_floor_a_reply_is_not_worth_a_call(office: Office, missing: int, calls: int) -> None:
-    counted = await office.model.count_tokens(await first_request(office, left=9_999))
-    office.limit = Limit(tokens=counted + TERMS.output_floor - missing)
+    office.limit = Limit(tokens=1_000)
+    stopped = await office.leg(ScriptedModel([]))
+    assert isinstance(stopped, AllowanceSpent)
+    least = office.limit.raised(stopped.needed)
+    office.limit = least.after(Amount(tokens=missing + WIDER if missing else 0))
+    missing += WIDER if missing else 0
     model = ScriptedModel([SUBMIT])
-    outcome = await office.leg(model)
+    outcome = await office.leg(model, 2)
     assert model.calls == calls
     if missing:
         assert isinstance(outcome, AllowanceSpent)
@@ -96,7 +104,7 @@ async def test_the_reply_shrinks_to_the_dollars_left(office: Office) -> None:
     office.limit = Limit(micro_usd=ceil(counted * rates.input + 1_000 * rates.output))
     model = ScriptedModel([SUBMIT])
     assert isinstance(await office.leg(model), Finished)
-    assert model.requests[0].max_output == 1_000
+    assert 1_000 - STATUS < model.requests[0].max_output < 1_000
 
 
 async def test_dollars_that_do_not_pay_for_a_call_end_the_leg_and_say_how_many_are_missing(office: Office) -> None:

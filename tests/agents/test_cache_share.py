@@ -20,7 +20,7 @@ async def test_of_thirty_turns_more_than_85_percent_of_the_input_is_read_from_th
     ("way", "causes"),
     [
         (Way("a pause", pause=timedelta(minutes=6)), {"expired": 1}),
-        (Way("a tool more", delegates_later=True), {"tools changed": 1}),
+        (Way("a tool more, that waits for the next compaction", delegates_later=True), {}),
     ],
 )
 async def test_what_broke_the_prefix_is_told(way: Way, causes: dict[str, int]) -> None:

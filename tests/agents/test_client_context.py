@@ -86,14 +86,14 @@ async def test_what_a_leg_leaves_is_shown_layer_by_layer(bare_office: Office) ->
     assert found.allocation.got <= found.allocation.limit == 18_000
 
 
-async def test_failures_that_were_taken_back_are_in_no_reminder(bare_office: Office) -> None:
+async def test_a_status_that_was_taken_back_counts_in_no_request(bare_office: Office) -> None:
     await worked(bare_office)
     before = await context_of(bare_office)
     store = bare_office.store
     await Rewinder(store, bare_office.archive).rewind(bare_office.run_ref(), "m1", "edit-1", keep=True)
     after = await context_of(bare_office)
     asked = [{row.layer: row.asked for row in found.allocation.rows}[Layer.RUNTIME] for found in (before, after)]
-    assert asked[0] > asked[1] > 0
+    assert asked[0] > asked[1] == 0
 
 
 async def test_before_its_first_leg_has_ended_an_agents_tools_are_estimated(bare_office: Office) -> None:
@@ -136,13 +136,13 @@ System prompt and tools are estimated, without tools of the web and of servers, 
 layer                share   asked     got  gave way  gives way first
 system and policy      900   2,321   2,321         -  the last named
 task contract          900      12      12         -  the last named
-runtime state          540      39      39         -  the last named
+runtime state          540       0       0         -  the last named
 short-term memory    3,240     273     273         -  the oldest
 episodic memory      2,340       0       0         -  the oldest
 semantic memory      1,620       0       0         -  what can be read again, the oldest first
 procedural memory    1,260       0       0         -  the least relevant
 observations         3,960       0       0         -  what can be read again, the oldest first
-retrieved evidence   1,620  16,925  15,355     1,570  the least relevant
+retrieved evidence   1,620  16,925  15,394     1,531  the least relevant
 work buffer          1,620   4,000       0     4,000  the last named
-all                 18,000  23,570  18,000     5,570\
+all                 18,000  23,531  18,000     5,531\
 """)

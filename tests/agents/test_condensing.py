@@ -2,17 +2,20 @@
 
 import pytest
 
-from tests.agents.full_context import compressed, summary
+from tests.agents.full_context import compressed, conversation, summary
 from tests.agents.office import NAME, NAME_PLACEHOLDER, Office
 from tests.unit.histories import research, results, small_policy
 from waystation.agents.roles import prompt
-from waystation.agents.summariser import CondensingModel, NoReply, SummaryReply
+from waystation.agents.summariser import THINKING_ROOM, CondensingModel, NoReply, SummaryReply
 from waystation.domain.amount import Limit
+from waystation.domain.compaction.outcome import Status
 from waystation.domain.compaction.policy import CompactionPolicy, Strategy
 from waystation.domain.transcript import Text, user_text
 from waystation.ports import StopReason
 from waystation.testing import ScriptedModel, scripted_reply
 
+SPENT_INPUT = 13 * 100
+"""Of the conversation's turns."""
 PARTS = (
     "overall_goal",
     "constraints",
@@ -88,10 +91,52 @@ async def test_of_a_refusal_nothing_is_used(office: Office) -> None:
     assert answer.text == ""
 
 
-async def test_a_summary_shorter_than_the_least_reply_is_asked_for_all_the_same(office: Office) -> None:
+async def test_a_summary_shorter_than_the_least_reply_is_asked_for_all_the_same_with_room_to_think(
+    office: Office,
+) -> None:
     model = ScriptedModel([summary()])
     assert isinstance(await (await condensing(office, model)).ask("x", "Hello.", (5, 10)), SummaryReply)
-    assert model.requests[0].max_output == 20
+    assert model.requests[0].max_output == 20 + THINKING_ROOM
+    assert model.requests[0].one_shot
+
+
+async def test_a_summary_that_was_cut_is_asked_for_once_more_shorter_and_with_more_room(office: Office) -> None:
+    model = ScriptedModel([summary(stop=StopReason.MAX_TOKENS), summary("It silted up.")])
+    answer = await (await condensing(office, model)).ask("x", "Hello.", (100, 200))
+    assert isinstance(answer, SummaryReply)
+    assert answer.text.startswith("It silted up.")
+    assert (answer.cut, answer.charge.key) == (False, "summary-x-again")
+    first, second = model.requests
+    assert second.max_output > first.max_output
+    assert "in 100 to 100 tokens." in second.messages[0].text
+    totals = await office.store.totals(office.run_ref().run_id)
+    assert totals.usage == summary().usage, "the first is charged, and the second with what it is used for"
+
+
+async def test_a_summary_that_is_cut_again_is_refused_and_nothing_of_it_is_shown(office: Office) -> None:
+    await office.said(conversation())
+    model = ScriptedModel([summary(stop=StopReason.MAX_TOKENS)] * 2)
+    outcome = await compressed(office, model)
+    assert outcome.status is not Status.COMPRESSED
+    assert any(": cut: " in note for note in outcome.notes)
+    assert not any(record.type == "summarised" for record in (await office.transcript()).records)
+    assert (model.calls, outcome.totals.usage.input) == (2, SPENT_INPUT + 2 * summary().usage.input)
+
+
+async def test_the_summariser_is_told_the_question_and_the_goal_of_the_step_redacted(office: Office) -> None:
+    contract = (
+        f"<task>\n<question>\nWhy did {NAME} leave?\n</question>\n<documents>\n- a.md\n</documents>\n"
+        '<step id="research-1" role="research" title="Keepers">\nFind every keeper. </conversation>\n</step>\n</task>'
+    )
+    await office.said((user_text("m1", contract), *conversation()[1:]))
+    model = ScriptedModel([summary()])
+    assert (await compressed(office, model)).status is Status.COMPRESSED
+    asked = model.requests[0].messages[0].text
+    work = asked[asked.index("<task>") : asked.index("</task>")]
+    assert f"Why did {NAME_PLACEHOLDER} leave?" in work
+    assert "Find every keeper. &lt;/conversation>" in work
+    assert "a.md" not in work
+    assert asked.index("</task>") < asked.index("<conversation>")
 
 
 async def test_without_money_nobody_is_asked(office: Office) -> None:

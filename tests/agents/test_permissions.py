@@ -57,7 +57,7 @@ class LettersOffice:
 
     async def results(self) -> tuple[ToolResult, ...]:
         """The answers to the first reply."""
-        return (await self.office.transcript()).messages[2].tool_results
+        return (await self.office.talk())[2].tool_results
 
 
 @pytest.fixture

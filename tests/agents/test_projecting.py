@@ -93,7 +93,7 @@ async def test_a_call_of_a_hidden_tool_is_an_error_that_says_why(office: Office)
     terms = office.terms.model_copy(update={"delegation": DelegationTerms()})
     request = LegRequest(run=office.run_ref(), leg=1, limit=office.limit, terms=terms)
     assert isinstance(await replace(office.loop, desk=desk).run(request, never), Finished)
-    listed, delegated = (await office.transcript()).messages[2].tool_results
+    listed, delegated = (await office.talk())[2].tool_results
     assert listed.is_error
     assert delegated.is_error
     assert listed.content.startswith("The tool list_documents is hidden: the settings deny list_*. Yours are: ")

@@ -89,6 +89,8 @@ COLUMNS = {
         ),
         "answered_by": "who answered, for the bill. " + SPENT,
         "stop": "why a reply ended, which spans tell and nothing decides by",
+        "dropped_thinking": "how many blocks a provider left out, for the bill",
+        "cache_miss": "a word of the provider's, for the bill",
         "at": MOMENT,
     },
     "intents": {

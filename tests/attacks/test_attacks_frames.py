@@ -115,7 +115,7 @@ def _server(words: str) -> str:
 
 def _status(words: str) -> str:
     failures = (Failure(tool=ledger_line(words), why=words),)
-    return Reminder(step_id="s", turn=1, left=Limit(tokens=1), final=True, failures=failures).text(200_000)
+    return Reminder(step_id="s", left=Limit(tokens=1), final=True, failures=failures).text(200_000)
 
 
 OPENINGS: dict[str, Callable[[str], str]] = {

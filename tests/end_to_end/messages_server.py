@@ -22,12 +22,18 @@ from pydantic import JsonValue
 from tests.strict_server import BODY, Body, refusal
 from tests.vendor_servers import chat_chunks, chat_stream
 from waystation.adapters.anthropic import wire
-from waystation.adapters.anthropic.messages_server import Gap, disguised, endpoint_refusal, refused
+from waystation.adapters.anthropic.messages_server import (
+    Gap,
+    TurnNumbers,
+    disguised,
+    endpoint_refusal,
+    has_status,
+    refused,
+)
 from waystation.adapters.offline.transport import OfflineTransport
 from waystation.domain.models import OFFLINE_MODEL
 
 _STEP = re.compile(r'<step id=\\"([^"\\]+)\\"')
-_TURN = re.compile(r"<status>turn (\d+)")
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,7 @@ class MessagesServer:
     answered: list[Answered] = field(default_factory=list[Answered])
     transport: OfflineTransport = field(default_factory=OfflineTransport)
     url: str = ""
+    turn_numbers: TurnNumbers = field(default_factory=TurnNumbers)
 
     def reply(self, path: str, headers: dict[str, str], body: bytes) -> httpx2.Response:
         """The offline model's answer, whatever model was asked for."""
@@ -66,20 +73,18 @@ class MessagesServer:
         """Let a reply go out."""
         write(reply)
 
+    def turn_of(self, body: bytes) -> tuple[str, int] | None:
+        """Which agent asks, by its step, and for which turn; None where no agent does."""
+        asked, step = BODY.validate_json(body), _STEP.search(body.decode())
+        return (step[1], self.turn_numbers.of(step[1], asked)) if step and has_status(asked) else None
+
     def count(self, body: bytes, began: float) -> None:
         """Keep that a turn of an agent was answered; plans and summaries carry no turn.
 
         `began`: when the request had come in, in seconds since the epoch.
         """
-        if asking := turn_of(body):
+        if asking := self.turn_of(body):
             self.answered.append(Answered(*asking, time.time()))
-
-
-def turn_of(body: bytes) -> tuple[str, int] | None:
-    """Which agent asks, by its step, and for which turn; None where no agent does."""
-    text = body.decode()
-    step, turn = _STEP.search(text), _TURN.findall(text)
-    return (step[1], int(turn[-1])) if step and turn else None
 
 
 async def _whole(transport: OfflineTransport, request: httpx2.Request) -> httpx2.Response:

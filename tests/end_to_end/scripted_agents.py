@@ -10,7 +10,7 @@ from typing import cast
 import httpx2
 from pydantic import JsonValue
 
-from tests.end_to_end.messages_server import MessagesServer, turn_of
+from tests.end_to_end.messages_server import MessagesServer
 from waystation.adapters.anthropic.sse import events
 from waystation.adapters.offline.replies import Call
 
@@ -42,6 +42,6 @@ class ScriptedServer(MessagesServer):
         return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=stream)
 
     def _scripted(self, body: bytes) -> Sequence[Call]:
-        step, turn = turn_of(body) or ("", 0)
+        step, turn = self.turn_of(body) or ("", 0)
         script = self.scripts.get(step, ())
         return script[turn - 1] if 0 < turn <= len(script) else ()

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.end_to_end.messages_server import ChatWithGaps, ServerWithGaps, serving, turn_of
+from tests.end_to_end.messages_server import ChatWithGaps, ServerWithGaps, serving
 from tests.end_to_end.survey import write_survey
 from tests.running import dev_server
 from waystation.adapters.anthropic.messages_server import Gap, refused
@@ -155,7 +155,7 @@ class OverloadedServer(ServerWithGaps):
     """Turns that were refused, and came back."""
 
     def reply(self, path: str, headers: dict[str, str], body: bytes) -> httpx2.Response:
-        asking = None if path.endswith("count_tokens") else turn_of(body)
+        asking = None if path.endswith("count_tokens") else self.turn_of(body)
         if asking is None or len(self.answered) < self.turns:
             return super().reply(path, headers, body)
         if asking in self.refusals:

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
+from waystation.cli.render import bill_text
 from waystation.domain.amount import Amount
 from waystation.domain.budget import Usage
 from waystation.domain.progress import Bill, BillLine, Paid, Unanswered, bill
@@ -136,3 +137,20 @@ def test_a_bill_of_nothing_costs_nothing_and_calls_without_an_answer_are_listed_
     made = bill([], [open_call])
     nothing = BillLine(agent="", model="", kind="", calls=0, usage=Usage(), cost_micro_usd=0)
     assert made == Bill(lines=(), compactions=(), total=nothing, possibly_billed=(open_call,))
+
+
+def test_thinking_that_was_left_out_and_prefixes_that_were_not_read_are_on_the_bill_with_the_reasons() -> None:
+    said = turn("a").charge
+    told = [
+        said.model_copy(update={"dropped_thinking": 3, "cache_miss": "tools_changed"}),
+        said.model_copy(update={"dropped_thinking": 1, "cache_miss": "tools_changed"}),
+        said.model_copy(update={"cache_miss": "messages_changed"}),
+        said,
+    ]
+    made = bill([Paid(agent="a", charge=charge) for charge in told])
+    assert made.total.dropped_thinking == 4
+    assert made.total.cache_misses == {"tools_changed": 2, "messages_changed": 1}
+    shown = bill_text(made, 120)
+    assert "left out by the provider, as it did not fit what stands before it: 4 blocks of thinking" in shown
+    assert "prefix not read from the cache, as the provider says: tools_changed (2 times)" in shown
+    assert "left out by the provider" not in bill_text(bill([turn("a")]), 120)

@@ -26,7 +26,7 @@ def request(
     documents: int, left: Limit, *, final: bool, sizes: list[int] | None = None, tools: str = "delegate list_documents"
 ) -> MessagesRequest:
     contract = f'<question>\nWhat?\n</question>\n<documents count="{documents}">\n- a.md (3 lines)\n</documents>'
-    said = [contract, Reminder(step_id="research-1", turn=1, left=left, final=final).least]
+    said = [contract, Reminder(step_id="research-1", left=left, final=final).least]
     told: list[JsonValue] = [{"type": "text", "text": text} for text in said]
     messages: list[JsonValue] = [{"role": "user", "content": told}]
     if sizes is not None:

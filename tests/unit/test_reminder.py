@@ -1,4 +1,4 @@
-"""What an agent is told at the end of a request: within its share, the most important first."""
+"""What an agent is told in a status message: within its share, the most important first, and seldom."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,8 +7,19 @@ from inline_snapshot import snapshot
 from waystation.domain.amount import Limit
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.delegation import Teammate, team_of
-from waystation.domain.layers import SHOWN_FAILURES, WHY_CHARACTERS, Failure, Layer, Reminder, recent_failures, share_of
-from waystation.domain.transcript import Message, ToolResult, ToolUse
+from waystation.domain.layers import (
+    SHOWN_FAILURES,
+    WHY_CHARACTERS,
+    Failure,
+    Layer,
+    Reminder,
+    recent_failures,
+    rounded_down,
+    rounded_limit,
+    share_of,
+    with_status,
+)
+from waystation.domain.transcript import Message, ToolResult, ToolUse, user_text
 
 PLAN = (
     Teammate(id="research-1", state="delegating"),
@@ -19,7 +30,7 @@ PLAN = (
 
 
 def reminder(step_id: str = "research-1.1", **changes: object) -> Reminder:
-    told = Reminder(step_id=step_id, turn=3, left=Limit(tokens=9_000), final=False, team=team_of(PLAN, step_id))
+    told = Reminder(step_id=step_id, left=Limit(tokens=9_000), final=False, team=team_of(PLAN, step_id))
     return told.model_copy(update=changes)
 
 
@@ -35,10 +46,10 @@ def results(*contents: str, failed: bool = True) -> list[Message]:
     ]
 
 
-def test_a_reminder_says_turn_budget_plan_siblings_and_failures() -> None:
+def test_a_reminder_says_budget_plan_siblings_and_failures() -> None:
     told = reminder(failures=(Failure(tool="read_document", why="There is no such document."),))
     assert told.text(20_000) == snapshot("""\
-<status>turn 3; budget left 9,000 tokens (more is asked for when it is spent)
+<status>budget left 9,000 tokens (more is asked for when it is spent)
 <plan>research-1 delegating, writing waiting</plan>
 <siblings>research-1.2 done</siblings>
 <failed>read_document: There is no such document.</failed></status>\
@@ -47,7 +58,7 @@ def test_a_reminder_says_turn_budget_plan_siblings_and_failures() -> None:
 
 def test_an_agent_of_the_plan_sees_itself_in_it_and_no_subagents_of_others() -> None:
     assert reminder("writing", final=True, left=Limit(tokens=9_000, micro_usd=50_000)).text(20_000) == snapshot("""\
-<status>turn 3; budget left 9,000 tokens and $0.05
+<status>budget left 9,000 tokens and $0.05
 <plan>research-1 delegating, writing (you)</plan></status>\
 """)
 
@@ -56,12 +67,12 @@ def test_an_agent_of_the_plan_sees_itself_in_it_and_no_subagents_of_others() -> 
 def test_a_reminder_keeps_to_its_share_of_any_window(window: int, failures: list[str]) -> None:
     told = reminder(failures=recent_failures(results(*failures)))
     assert estimate_text(told.text(window)) <= max(share_of(Layer.RUNTIME, window), estimate_text(told.least))
-    assert told.text(window).startswith("<status>turn 3; budget left 9,000 tokens")
+    assert told.text(window).startswith("<status>budget left 9,000 tokens")
 
 
-def test_in_a_small_window_turn_and_budget_are_left() -> None:
+def test_in_a_small_window_the_budget_is_left() -> None:
     many = reminder(team=tuple(Teammate(id=f"research-{number}", state="waiting") for number in range(90)))
-    assert many.text(2_000) == "<status>turn 3; budget left 9,000 tokens (more is asked for when it is spent)</status>"
+    assert many.text(2_000) == "<status>budget left 9,000 tokens (more is asked for when it is spent)</status>"
 
 
 def test_the_widest_reminder_is_no_shorter_than_that_of_any_budget() -> None:
@@ -79,3 +90,27 @@ def test_failures_are_recent_few_short_and_open_no_tags() -> None:
     assert len(failed) == SHOWN_FAILURES
     assert recent_failures(results("a", failed=False)) == ()
     assert recent_failures([*results("long ago"), *results(*"abcdefghijklm", failed=False)]) == ()
+
+
+@given(st.integers(0, 10**13), st.integers(0, 10**13))
+def test_what_is_named_is_no_more_than_what_is_left_nor_much_less_and_never_rises_with_less(a: int, b: int) -> None:
+    less, more = sorted((a, b))
+    assert rounded_down(less) <= rounded_down(more) <= more
+    assert rounded_down(more) >= 0.75 * more
+    assert rounded_down(rounded_down(more)) == rounded_down(more)
+
+
+def test_a_budget_that_is_spent_bit_by_bit_is_named_anew_a_dozen_times_at_most_until_a_tenth_is_left() -> None:
+    named = {rounded_limit(Limit(tokens=tokens)).tokens for tokens in range(10_000, 100_000, 7)}
+    assert len(named) <= 12
+
+
+def test_a_status_is_written_anew_for_another_budget_or_plan_but_not_for_a_failure() -> None:
+    said = (user_text("m1", "Go."),)
+    first = with_status(said, "s1", reminder().text(20_000))
+    assert [message.id for message in first] == ["m1", "s1"]
+    failed = reminder(failures=(Failure(tool="read_document", why="There is no such document."),))
+    assert with_status(first, "s2", failed.text(20_000)) == first
+    assert with_status(with_status(said, "s1", failed.text(20_000)), "s2", reminder().text(20_000))[2:] == ()
+    for changed in (reminder(left=Limit(tokens=8_000)), reminder(team=()), reminder(final=True)):
+        assert len(with_status(first, "s2", changed.text(20_000))) == 3

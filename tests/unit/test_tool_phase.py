@@ -1,10 +1,10 @@
-"""When the tools of an agent follow its phase: at compactions, and where the change pays for the cache it breaks."""
+"""In which phase an agent is: its tools follow at compactions alone."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.projection import Weights, change_pays, tool_phase
+from waystation.domain.projection import tool_phase
 from waystation.domain.roles import AgentRole, Phase
 from waystation.domain.transcript import (
     Masked,
@@ -20,7 +20,6 @@ from waystation.domain.transcript import (
 )
 
 ENDING = {"submit_findings"}
-SAME = Weights(fixed={"executing": 2_000, "reflecting": 2_000, "verifying": 1_900}, turns=12)
 
 
 def turn(number: int, name: str, *, failed: bool = False) -> tuple[Message, Message]:
@@ -42,8 +41,8 @@ def masked(after: int, record_id: str = "k1") -> Masked:
     return Masked(id=record_id, after=after, tool_use_ids=("c1",))
 
 
-def phase(transcript: Transcript, weights: Weights = SAME, role: AgentRole = "research") -> Phase:
-    return tool_phase(role, transcript, ENDING, weights)
+def phase(transcript: Transcript, role: AgentRole = "research") -> Phase:
+    return tool_phase(role, transcript, ENDING)
 
 
 @pytest.mark.parametrize(
@@ -61,16 +60,9 @@ def test_an_agent_whose_context_was_compacted_reflects_until_that_is_undone() ->
 
 
 def test_a_result_that_came_back_changes_the_tools_only_at_the_next_compaction() -> None:
-    """Ahead of that the change would write 2,000 tokens of conversation anew to save a hundred a turn."""
     assert phase(log("read", "submit_findings", "read")) == "executing"
     assert phase(log("read", "submit_findings", "read", records=(masked(7),))) == "verifying"
     assert phase(log("read", "submit_findings", "read", records=(masked(3),))) == "reflecting"
-
-
-def test_a_change_that_saves_more_than_it_costs_is_made_at_once_and_stays_made() -> None:
-    much = Weights(fixed={"executing": 9_000, "reflecting": 9_000, "verifying": 900}, turns=12)
-    assert phase(log("read", "submit_findings"), much) == "verifying"
-    assert phase(log("read", "submit_findings", *["read"] * 40), much) == "verifying"
 
 
 def test_a_try_that_was_taken_back_is_none() -> None:
@@ -78,15 +70,8 @@ def test_a_try_that_was_taken_back_is_none() -> None:
     assert phase(log("read", "submit_findings", records=(taken_back,))) == "executing"
 
 
-def test_a_change_pays_from_where_reading_less_is_worth_writing_once() -> None:
-    assert not change_pays(prefix=10_000, saved=9_500, turns=12)
-    assert change_pays(prefix=10_000, saved=9_600, turns=12)
-    assert not change_pays(prefix=10_000, saved=-9_500, turns=12)
-
-
 @given(st.lists(st.sampled_from(["read", "submit_findings"]), max_size=8), st.sets(st.integers(1, 17), max_size=3))
 def test_between_two_compactions_a_phase_never_goes_back(names: list[str], places: set[int]) -> None:
-    """So the cache is broken once at most between two of them."""
     order = ("executing", "reflecting", "verifying")
     records = tuple(masked(after, f"k{after}") for after in sorted(places) if after <= 2 * len(names) + 1)
     whole = log(*names, records=records)

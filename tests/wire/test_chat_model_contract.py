@@ -190,12 +190,12 @@ async def test_what_was_said_and_done_is_sent_back(kind: Kind) -> None:
     )
     server = kind.server([scripted_reply(Text(text="Fine."), model=MODEL)])
     tool = ToolSpec(name="search", description="Search.", input_schema={"type": "object"})
-    asked = REQUEST.model_copy(update={"messages": talk, "tools": (tool,), "reminder": "turn 2"})
+    asked = REQUEST.model_copy(update={"messages": (*talk, user_text("s1", "half is left")), "tools": (tool,)})
     await kind.asking(server).complete(asked)
     sent = json.dumps(server.bodies[0], ensure_ascii=False)
-    for words in ("What changed?", "I look.", "t1", "search", "Größe", "4.1 m", "Go on.", "turn 2", "Work."):
+    for words in ("What changed?", "I look.", "t1", "search", "Größe", "4.1 m", "Go on.", "half is left", "Work."):
         assert words in sent
-    assert sent.index("4.1 m") < sent.index("Go on.") < sent.index("turn 2")
+    assert sent.index("4.1 m") < sent.index("Go on.") < sent.index("half is left")
 
 
 async def test_replies_come_in_order_and_one_for_each_call(kind: Kind) -> None:

@@ -104,7 +104,6 @@ async def test_the_adapter_marks_so_that_each_request_reads_all_of_the_one_befor
             messages=tuple(said),
             tools=(ToolSpec(name="read", description="Reads.", input_schema={"type": "object"}),),
             max_output=100,
-            reminder=f"<status>turn {turn}</status>",
         )
         reply = await model.complete(request)
         assert reply.usage == server.usages[-1]

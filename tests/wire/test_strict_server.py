@@ -7,7 +7,8 @@ import httpx2
 import pytest
 from pydantic import JsonValue
 
-from tests.strict_server import Body, StrictServer, refusal, signed
+from tests.strict_server import Body, StrictServer, refusal
+from waystation.adapters.anthropic.messages_server import PrefixBinding
 from waystation.adapters.anthropic.model import anthropic_model
 from waystation.adapters.anthropic.wire import THINKING_BETA
 from waystation.domain.errors import ModelRejected
@@ -196,6 +197,6 @@ def test_bound_thinking_behind_another_question_is_refused_unless_it_may_be_drop
 
 
 def _signature(asked: Body) -> str:
-    block = signed(THOUGHT, asked).blocks[0]
+    block = PrefixBinding().signed(THOUGHT, asked).blocks[0]
     assert isinstance(block, Thinking)
     return block.signature

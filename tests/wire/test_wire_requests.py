@@ -1,10 +1,13 @@
 """What goes over the wire, as a whole, for the requests that agents make."""
 
+import json
+
 from inline_snapshot import snapshot
 from pydantic import JsonValue
 
 from waystation.adapters.anthropic.messages_server import ScriptedServer, message_of, streamed
 from waystation.adapters.anthropic.model import anthropic_model
+from waystation.domain.endpoints import model_endpoint
 from waystation.domain.transcript import Message, RedactedThinking, Text, Thinking, ToolResult, ToolUse, user_text
 from waystation.ports import ModelRequest, ToolSpec
 from waystation.testing import scripted_reply
@@ -198,9 +201,12 @@ async def test_a_bare_request_carries_neither_system_prompt_nor_tools() -> None:
     )
 
 
-async def test_a_reminder_comes_last_behind_the_cache_mark() -> None:
+async def test_the_newest_message_has_the_mark_also_where_it_is_a_status() -> None:
     request = ModelRequest(
-        model="claude-opus-5", system="", messages=TOOL_LOOP, max_output=20, reminder="Turn 3, 9,000 tokens left."
+        model="claude-opus-5",
+        system="",
+        messages=(*TOOL_LOOP, user_text("s1", "<status>Half.</status>")),
+        max_output=20,
     )
     messages = (await sent(request))["messages"]
     assert isinstance(messages, list)
@@ -208,11 +214,38 @@ async def test_a_reminder_comes_last_behind_the_cache_mark() -> None:
         {
             "role": "user",
             "content": [
-                {"type": "text", "text": "Hurry.", "cache_control": {"type": "ephemeral"}},
-                {"type": "text", "text": "Turn 3, 9,000 tokens left."},
+                {"type": "text", "text": "<status>Half.</status>", "cache_control": {"type": "ephemeral"}},
             ],
         }
     )
+
+
+async def test_a_one_shot_call_has_no_marks() -> None:
+    tool = ToolSpec(name="search", description="Search.", input_schema={"type": "object"})
+    request = ModelRequest(model="claude-opus-5", system="Be brief.", messages=TOOL_LOOP, tools=(tool,), max_output=20)
+    assert "cache_control" in json.dumps(await sent(request))
+    assert "cache_control" not in json.dumps(await sent(request.model_copy(update={"one_shot": True})))
+
+
+async def test_the_provider_is_asked_why_it_could_not_read_the_last_prefix_and_nobody_else() -> None:
+    told: dict[str, JsonValue] = {
+        "diagnostics": {"cache_miss_reason": {"type": "tools_changed", "cache_missed_input_tokens": 900}},
+        "input_transformations": [
+            {"type": "thinking_dropped", "reason": "prefix_binding_mismatch", "path": f"messages.{n}.content.0"}
+            for n in (1, 3)
+        ],
+    }
+    whole = {**message_of(scripted_reply(Text(text="Fine."))), **told, "id": "msg_2"}
+    server = ScriptedServer([streamed(whole), streamed(whole)])
+    request = ModelRequest(
+        model="claude-sonnet-5-5", system="", messages=TOOL_LOOP[:1], max_output=20, previous_reply="msg_1"
+    )
+    for address in (None, "http://model.test"):
+        endpoint = model_endpoint(address, {})
+        reply = await anthropic_model("key", address, server.http_client(), endpoint=endpoint).complete(request)
+        assert (reply.id, reply.dropped_thinking, reply.cache_miss) == ("msg_2", 2, "tools_changed")
+    asked = [body.get("diagnostics") for body in server.bodies]
+    assert asked == [{"previous_message_id": "msg_1"}, None]
 
 
 async def test_thinking_that_a_changed_history_outdates_is_dropped_where_it_would_be_refused() -> None:

@@ -68,18 +68,6 @@ def test_the_sdk_accepts_every_message_and_ours_can_be_read_back(sent: list[Mess
 
 
 @untimed
-@given(messages, texts.filter(bool))
-def test_a_reminder_is_the_last_text_of_the_user_and_changes_nothing_before_it(sent: list[Message], said: str) -> None:
-    plain = wire.request_parameters(request_of(sent))["messages"]
-    reminded = wire.request_parameters(request_of(sent).model_copy(update={"reminder": said}))["messages"]
-    newest = max((index for index, message in enumerate(sent) if message.role == "user"), default=len(sent))
-    *before, last = reminded[newest]["content"]
-    assert last == {"type": "text", "text": said}
-    assert before == (plain[newest]["content"] if newest < len(sent) else [])
-    assert [*reminded[:newest], *reminded[newest + 1 :]] == [*plain[:newest], *plain[newest + 1 :]]
-
-
-@untimed
 @given(messages)
 def test_at_most_four_marks_are_set_and_the_end_of_the_request_has_one(sent: list[Message]) -> None:
     prompt = wire.request_parameters(request_of(sent))

@@ -107,7 +107,7 @@ class WideHarbours(Crew):
 
     async def count_tokens(self, request: ModelRequest) -> int:
         """A prompt that the provider reads from its cache, which nobody knows before."""
-        wide = step_of(request) == "harbours" and len(request.messages) > 1
+        wide = step_of(request) == "harbours" and any(message.role == "assistant" for message in request.messages)
         return PROMPT_TOKENS * 25 if wide else PROMPT_TOKENS
 
 

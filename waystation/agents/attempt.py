@@ -5,9 +5,8 @@ At a turn boundary an agent hears what people have told its task; what reads the
 What an agent hears when documents of its task have changed: which, and where. It is told once, as a message of the
 platform: no wish of anybody, and no text of a document.
 
-A message and not a line of the reminder: it is committed like every other, so that a crash neither loses nor repeats
-it; it stands where it was heard, before everything that was read of the new versions; and it is paid once, behind a
-prefix that stays cached, where a reminder is paid anew at every turn.
+A message like every other: it is committed, so that a crash neither loses nor repeats it; it stands where it was heard,
+before everything that was read of the new versions; and it is paid once, behind a prefix that stays cached.
 """
 
 import asyncio
@@ -22,15 +21,25 @@ from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.tool import CallSite
 from waystation.domain.amount import Limit
 from waystation.domain.budget import RunTotals
-from waystation.domain.compaction.history import current, with_record
+from waystation.domain.compaction.history import current, prompt_prefix, sent_view, view, with_record
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.documents import Document, DocumentChange, changed_lines, in_all
 from waystation.domain.foreign import Tagged, one_line, tagged
 from waystation.domain.leg import Finished, LegRequest, Standing
+from waystation.domain.models import model_facts
 from waystation.domain.ownership import OfTask
 from waystation.domain.privacy import Place, redaction_notes
 from waystation.domain.task import TaskRef, TaskRow, as_message, heard
-from waystation.domain.transcript import Charge, Fence, Message, Record, ToolUse, Transcript, platform_text
+from waystation.domain.transcript import (
+    Charge,
+    Fence,
+    Message,
+    PromptPrefix,
+    Record,
+    ToolUse,
+    Transcript,
+    platform_text,
+)
 from waystation.ports import Redactor, Store
 
 
@@ -47,6 +56,8 @@ class Attempt:
     scale: float
     """What the provider counted for the last request, over what was estimated."""
     notices: list[str] = field(default_factory=list[str])
+    previous_reply: str = ""
+    """The provider's id of the last reply of this attempt."""
 
     async def append(self, message: Message) -> None:
         """Commit a user message. Raises FenceLost, VersionConflict."""
@@ -64,6 +75,16 @@ class Attempt:
         await self.desk.store.commit_compaction(self.fence, self.transcript.version, record, (), None)
         self.transcript = with_record(self.transcript, record)
 
+    async def hold_prefix(self) -> None:
+        """Commit system prompt and tools as they are sent from here on, where that is not what the conversation says.
+
+        Raises FenceLost, VersionConflict.
+        """
+        known = prompt_prefix(self.transcript)
+        if known is None or (known.system, known.tools) != (self.system, self.toolbox.specs):
+            record_id = f"prefix-{self.transcript.version + 1}"
+            await self.record(PromptPrefix(id=record_id, system=self.system, tools=self.toolbox.specs))
+
     async def recount(self) -> None:
         """What the run has cost by now."""
         self.totals = await self.desk.store.totals(self.request.run.run_id)
@@ -72,6 +93,12 @@ class Attempt:
     def said(self) -> tuple[Message, ...]:
         """What counts of the conversation, without what was taken back."""
         return current(self.transcript).messages
+
+    @property
+    def shown(self) -> tuple[Message, ...]:
+        """What the model is sent of the conversation."""
+        binds = model_facts(self.request.terms.model).binds_thinking
+        return sent_view(self.transcript) if binds else view(self.transcript)
 
     @property
     def standing(self) -> Standing:
@@ -110,8 +137,8 @@ class Attempt:
 
     @cached_property
     def system(self) -> str:
-        """The prompt of the agent's role."""
-        return role_prompt(self.request.run.role)
+        """The prompt of the agent's role, as it is sent since the last compaction."""
+        return self.toolbox.system or role_prompt(self.request.run.role)
 
     @cached_property
     def fixed(self) -> int:

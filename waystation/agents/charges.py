@@ -18,7 +18,7 @@ from waystation.domain.compaction.tokens import reply_bound, upper_bound
 from waystation.domain.errors import BadInput, EndpointBroken, ModelError, ModelUnavailable, ReplyBlocked
 from waystation.domain.models import Price, answering, cost_micro_usd, dearest, family_name, price_of, worst_rates
 from waystation.domain.progress import Doing
-from waystation.domain.transcript import Charge, Fence, Intent
+from waystation.domain.transcript import Charge, Fence, Intent, Message
 from waystation.domain.web import SEARCH_INPUT_TOKENS, SEARCH_OUTPUT_TOKENS, Searched
 from waystation.ports import (
     CallKind,
@@ -64,9 +64,9 @@ class Affordable:
     day: date
     """Whose prices hold for it: what was promised before the call is what is charged after it."""
 
-    def reminded(self, reminder: str) -> "Affordable":
-        """With a reminder that is no longer than the one it was fitted with."""
-        return replace(self, request=self.request.model_copy(update={"reminder": reminder}))
+    def saying(self, messages: tuple[Message, ...]) -> "Affordable":
+        """With messages that are no longer than those it was fitted with."""
+        return replace(self, request=self.request.model_copy(update={"messages": messages}))
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class MeteredModel:
         """
         day = self.clock().date()
         tools = json.dumps([tool.model_dump(mode="json") for tool in request.tools])
-        bytes_bound = upper_bound(request.system + request.reminder, tools, request.messages)
+        bytes_bound = upper_bound(request.system, tools, request.messages)
         own = worst_rates(request.model, bytes_bound, day, prices)
         if own is None and left.micro_usd is not None:
             raise BadInput(f"{request.model} has no known price, so no call of it can be held under a limit in dollars")
@@ -133,7 +133,12 @@ class MeteredModel:
         books = Books(self.store, self.clock, self.meter, self.tell)
         priced = PricedCall(call.request.model, call.worst_case, call.prices, call.day)
         reply, charge = await books.charged(fence, key, priced, lambda: self._answer(call))
-        return reply, charge.model_copy(update={"stop": reply.stop.value})
+        told = {
+            "stop": reply.stop.value,
+            "dropped_thinking": reply.dropped_thinking,
+            "cache_miss": reply.cache_miss,
+        }
+        return reply, charge.model_copy(update=told)
 
     async def _counted(self, request: ModelRequest) -> int | None:
         """The provider's count; None also where its answer cannot be used, since the call does not depend on it."""

@@ -35,12 +35,14 @@ from waystation.domain.compaction.restoration import with_recent_files
 from waystation.domain.compaction.strategies import STRATEGIES
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.errors import HookFailed
+from waystation.domain.layers import asked_of
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import Passage
 from waystation.domain.passages import make_passages
+from waystation.domain.privacy import Place
 from waystation.domain.transcript import Charge, Compaction, Fence, Summarised, SummaryFailed, Transcript
 from waystation.domain.work import ReportDraft
-from waystation.ports import Clock, CompactionHook, Store
+from waystation.ports import Clock, CompactionHook, Redactor, Store
 
 
 @dataclass(frozen=True)
@@ -210,7 +212,8 @@ class Job:
         middle = await self._redacted(rung.covered)
         desk = self.condenser.desk
         redactor = desk.redactor_of(self.request.run)
-        model = CondensingModel(self.condenser.model, redactor, self.request, self.fence, self._policy)
+        work = await self._work(redactor)
+        model = CondensingModel(self.condenser.model, redactor, self.request, self.fence, self._policy, work)
         summariser = Summariser(model, self.transcript)
         passages = self._passages(rung.compaction_id, middle)
         result = await summariser.summarise(rung, middle, sources(middle.messages, passages))
@@ -226,6 +229,11 @@ class Job:
                 await self._commit(record, passages, result.charge)
                 after = self._measure.request(view(self.transcript))
                 return await self._outcome(record.id, Status.COMPRESSED, rung, after, len(rung.covered), len(passages))
+
+    async def _work(self, redactor: Redactor) -> str:
+        """What the agent works on, as the summariser may see it."""
+        (redacted,) = await redactor.redact([asked_of(self.transcript)], Place.COMPRESSED, self.request.run.tenant)
+        return "" if redacted.unredacted else redacted.text
 
     async def _not_summarised(self, rung: Summarise, result: SummaryResult) -> CompactionOutcome:
         """What a person asked for stays undone; else the next rung is taken, and the failure is remembered."""
@@ -265,7 +273,7 @@ class Job:
     async def _redacted(self, covered: tuple[str, ...]) -> Middle:
         """The messages to hide as they may be shown to summariser and memory: everything private replaced."""
         hidden = set(covered)
-        messages = tuple(message for message in view(self.transcript) if message.id in hidden)
+        messages = tuple(message for message in view(self.transcript) if message.id in hidden and not message.is_status)
         desk, run = self.condenser.desk, self.request.run
         undone = await unfinished(desk.store, run)
         middle, spans = await Middle.redacted(messages, self.transcript, desk.redactor_of(run), run.tenant, undone)

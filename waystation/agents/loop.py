@@ -19,11 +19,10 @@ from waystation.agents.redaction import redacted_reply
 from waystation.agents.roles import Desk
 from waystation.agents.tools.delegate import asked_by
 from waystation.domain.budget import delay_seconds
-from waystation.domain.compaction.history import view
 from waystation.domain.compaction.tokens import correction, request_tokens
 from waystation.domain.decisions import QUESTIONS_AT_ONCE, ActionDecision, ActionQuestion, digest_of, question_on
 from waystation.domain.errors import EndpointBroken, ModelUnavailable, ReplyBlocked, SpendingLimitReached, TextHeldBack
-from waystation.domain.layers import Reminder, recent_failures
+from waystation.domain.layers import Reminder, recent_failures, rounded_limit, with_status
 from waystation.domain.leg import (
     ActionsAsked,
     AllowanceSpent,
@@ -39,37 +38,53 @@ from waystation.domain.leg import (
 )
 from waystation.domain.privacy import Place, redaction_notes
 from waystation.domain.progress import Doing
-from waystation.domain.transcript import Block, Charge, Message, Text, ToolResult, ToolUse, platform_text, refused_call
+from waystation.domain.transcript import (
+    Block,
+    Charge,
+    Message,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    platform_text,
+    refused_call,
+    status_text,
+)
 from waystation.domain.work import made
 from waystation.ports import Clock, ModelReply, ModelRequest, StopReason
 
 
 async def affordable(attempt: Attempt, shown: tuple[Message, ...], model: MeteredModel) -> Affordable | TooDear:
-    """The next call, with the view of the conversation. Raises as `MeteredModel.fitted` does.
+    """The next call, with the view of the conversation, and behind it a status where there is something new to say: the
+    caller commits that before the call. Raises as `MeteredModel.fitted` does.
 
-    What the reminder says gives way before the call does. What is missing then does not depend on what is left, nor on
-    how far others are: who is granted just that goes on.
+    What the status says gives way before the call does. What is missing then does not depend on what is left, nor on
+    how far others are: who is granted just that goes on, and is sent a status that says so.
     """
-    terms, reminder = attempt.request.terms, _reminder(attempt)
-    left, floor, prices = attempt.left, terms.output_floor, terms.prices
-    call = await model.fitted(_request(attempt, shown, reminder.text(terms.window)), left, floor, prices)
+    terms, reminder, message_id = attempt.request.terms, _reminder(attempt), attempt.transcript.next_status_id
+
+    async def fitted(messages: tuple[Message, ...]) -> Affordable | TooDear:
+        return await model.fitted(_request(attempt, messages), attempt.left, terms.output_floor, terms.prices)
+
+    call = await fitted(with_status(shown, message_id, reminder.text(terms.window)))
     if not isinstance(call, TooDear):
         return call
-    call = await model.fitted(_request(attempt, shown, reminder.widest.least), left, floor, prices)
-    return call if isinstance(call, TooDear) else call.reminded(reminder.least)
+    call = await fitted((*shown, status_text(message_id, reminder.widest.least)))
+    return call if isinstance(call, TooDear) else call.saying(with_status(shown, message_id, reminder.least))
 
 
-def _request(attempt: Attempt, shown: tuple[Message, ...], reminder: str) -> ModelRequest:
+def _request(attempt: Attempt, messages: tuple[Message, ...]) -> ModelRequest:
     terms = attempt.request.terms
     return ModelRequest(
         model=terms.model,
         system=attempt.system,
-        messages=shown,
+        messages=messages,
         tools=attempt.toolbox.specs,
         max_output=terms.max_output,
         effort=terms.effort,
         thinking=terms.thinking,
-        reminder=reminder,
+        previous_reply=attempt.previous_reply,
     )
 
 
@@ -77,8 +92,7 @@ def _reminder(attempt: Attempt) -> Reminder:
     request = attempt.request
     return Reminder(
         step_id=request.run.step_id,
-        turn=attempt.transcript.turns + 1,
-        left=attempt.left,
+        left=rounded_limit(attempt.left),
         final=request.terms.hard,
         team=request.team,
         failures=recent_failures(attempt.said),
@@ -286,13 +300,15 @@ class Turns:
     async def _turn(self) -> LegOutcome | None:
         """One model call and its first commit; None where the leg goes on."""
         at, terms = self.at, self.at.request.terms
-        shown = view(at.transcript)
-        estimate = request_tokens(at.fixed, shown, at.scale)
+        estimate = request_tokens(at.fixed, shown := at.shown, at.scale)
         if estimate >= terms.trigger or terms.crowded(len(shown)):
             return ContextFull(standing=at.standing, request_tokens=estimate)
-        call = await affordable(at, shown, self.loop.model)
+        await at.hold_prefix()
+        call = await affordable(at, shown := at.shown, self.loop.model)
         if isinstance(call, TooDear):
             return AllowanceSpent(standing=at.standing, needed=call.needed)
+        for status in call.request.messages[len(shown) :]:
+            await at.append(status)
         await self._slow_down()
         key = CallKey("turn", str(at.transcript.turns + 1))
         try:
@@ -301,21 +317,22 @@ class Turns:
             await at.recount()
             return ProviderLimit(standing=at.standing, reason=str(stopped))
         except ModelUnavailable as failed:
-            if (spent := await self._spent_by(failed, shown)) is None:
+            if (spent := await self._spent_by(failed)) is None:
                 raise
             return spent
         except ReplyBlocked as blocked:
             await at.recount()
             return at.stopped(str(blocked))
-        at.scale = correction(request_tokens(at.fixed, shown), reply.usage.reported_prompt)
+        at.previous_reply = reply.id
+        at.scale = correction(request_tokens(at.fixed, call.request.messages), reply.usage.reported_prompt)
         return await self._take(reply, charge)
 
-    async def _spent_by(self, failed: ModelUnavailable, shown: tuple[Message, ...]) -> AllowanceSpent | None:
+    async def _spent_by(self, failed: ModelUnavailable) -> AllowanceSpent | None:
         """The leg's end where a call that brought no reply may have been billed, and nothing is left for another."""
         if not failed.possibly_billed:
             return None
         await self.at.recount()
-        again = await affordable(self.at, shown, self.loop.model)
+        again = await affordable(self.at, self.at.shown, self.loop.model)
         if not isinstance(again, TooDear):
             return None
         return AllowanceSpent(standing=self.at.standing, needed=again.needed, unanswered=str(failed))
@@ -324,7 +341,8 @@ class Turns:
         at = self.at
         blocks, redacted = await redacted_reply(_usable(reply), at.desk.redactor, at.request.run.tenant)
         at.notices.extend(redaction_notes(*redacted))
-        await at.take(at.transcript.reply(blocks, reply.asked), charge)
+        message = at.transcript.reply(blocks, reply.asked)
+        await at.take(_with_valid_thinking(message, reply.blocks), charge)
         return at.stopped("the model refused to go on") if reply.stop is StopReason.REFUSAL else None
 
     def _ended(self) -> LegOutcome | None:
@@ -333,7 +351,7 @@ class Turns:
         if _handed_in(said, at.toolbox.ending):
             return Finished(standing=at.standing)
         most = at.request.terms.history
-        if most is not None and len(said) + _TURN_MESSAGES > most:
+        if most is not None and sum(not message.is_status for message in said) + _TURN_MESSAGES > most:
             return at.stopped(f"its conversation may have {most:,} messages, and another turn would be over that")
         if (idle := _idle_replies(said, at.toolbox.offered)) >= IDLE_REPLIES:
             return at.stopped(f"the model gave {idle} replies in a row without handing in a result")
@@ -363,6 +381,17 @@ def _idle_replies(said: Sequence[Message], known: Container[str]) -> int:
             break
         idle += message.role == "assistant"
     return idle
+
+
+def _with_valid_thinking(kept: Message, said: Sequence[Block]) -> Message:
+    """The reply without thinking that follows something in it that is kept in other words: a secret that was replaced,
+    a call under another id. It is signed over what the model said, and the provider would leave it out.
+    """
+    changed = next((place for place, (own, its) in enumerate(zip(kept.blocks, said, strict=False)) if own != its), None)
+    if changed is None:
+        return kept
+    left = tuple(block for block in kept.blocks[changed:] if not isinstance(block, Thinking | RedactedThinking))
+    return kept.model_copy(update={"blocks": kept.blocks[:changed] + left})
 
 
 def _usable(reply: ModelReply) -> tuple[Block, ...]:

@@ -153,6 +153,7 @@ class Consultant:
             tools=(matter.tool,),
             max_output=MAX_REPLY,
             require_tool=matter.tool.name,
+            one_shot=True,
         )
         call = await self._fitted(request, fence, means)
         if isinstance(call, TooDear):

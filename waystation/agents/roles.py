@@ -5,7 +5,7 @@ Gives an agent's toolbox its projection: which tools it sees now, and within whi
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
@@ -29,14 +29,15 @@ from waystation.agents.tools.recall import Expand, Recall
 from waystation.agents.tools.tables import Calculate, QueryTable, is_table
 from waystation.agents.tools.tool import ForeignTool, Tool
 from waystation.agents.tools.work import ReadFindings, SubmitAnalysis, SubmitFindings, SubmitReport, WriteSection
+from waystation.domain.compaction.history import prompt_prefix
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.delegation import may_delegate
 from waystation.domain.details import counted
 from waystation.domain.foreign import USUAL, ForeignTools
 from waystation.domain.leg import AgentTerms, RunRef
-from waystation.domain.projection import Offered, Projection, Rights, ToolPolicy, Weights, project, tool_phase, unknown
-from waystation.domain.roles import PHASES, AgentRole, Phase, role_spec, step_roles
-from waystation.domain.transcript import Transcript
+from waystation.domain.projection import Offered, Projection, Rights, ToolPolicy, held, project, tool_phase, unknown
+from waystation.domain.roles import AgentRole, role_spec, step_roles
+from waystation.domain.transcript import PromptPrefix, Transcript
 from waystation.ports import DocumentSearch, Redactor, Store, ToolServers, ToolSpec, Vault
 
 _log = logging.getLogger(__name__)
@@ -52,12 +53,12 @@ class Seen:
     run: RunRef
     terms: AgentTerms
     transcript: Transcript
-    system: int
-    """Estimated tokens of the system prompt."""
 
 
 def projected(toolbox: Toolbox, of: Seen, policy: ToolPolicy) -> Toolbox:
-    """The same tools, with their limits, and what the agent sees of them in the phase that its tools follow."""
+    """The same tools, with their limits, and what the agent sees of them: what was sent since the last compaction, and
+    in the place of that, after one, what fits the phase.
+    """
     schemas = {tool.name: tool.spec.input_schema for tool in toolbox.tools if tool.name in policy.limits}
     amiss = {name: unknown(schema, policy.limits[name]) for name, schema in schemas.items()}
     limits = {name: policy.limits[name] for name in schemas if not amiss[name]}
@@ -66,12 +67,21 @@ def projected(toolbox: Toolbox, of: Seen, policy: ToolPolicy) -> Toolbox:
     delegates = may_delegate(of.run.step_id, of.terms.delegation)
     rights = Rights(role=of.run.role, delegates=delegates, denied=policy.denied)
     budget = policy.budget(of.terms.window)
-    phases: dict[Phase, Projection] = {phase: project(offered, phase, rights, budget) for phase in PHASES}
-    fixed: dict[Phase, int] = {phase: of.system + one.tokens for phase, one in phases.items()}
-    ending = {tool.name for tool in box.tools if tool.ends_run}
-    now = phases[tool_phase(of.run.role, of.transcript, ending, Weights(fixed=fixed, turns=of.terms.turn_limit))]
+    now = project(offered, tool_phase(of.run.role, of.transcript, box.ending), rights, budget)
+    prefix = prompt_prefix(of.transcript)
+    if prefix is not None:
+        now, prefix = _held(now, prefix, {tool.name for tool in offered})
     _tell(of.run, now)
-    return replace(box, projection=now)
+    return replace(box, projection=now, prefix=prefix)
+
+
+def _held(now: Projection, prefix: PromptPrefix, known: Collection[str]) -> tuple[Projection, PromptPrefix]:
+    """Tools that are not there now (their server is away) stay among what is sent: a call of one is refused. Those that
+    somebody has denied since are left out at once.
+    """
+    admitted = {tool.name for tool in now.admitted}
+    sent = tuple(spec for spec in prefix.tools if spec.name in admitted or spec.name not in known)
+    return held(now, {spec.name for spec in sent}), prefix.model_copy(update={"tools": sent})
 
 
 def _offered(tool: Tool, spec: ToolSpec, amiss: list[str]) -> Offered:
@@ -159,8 +169,7 @@ class Desk:
             own = replace(own, tools=[*own.tools, *foreign], notes=_missed(offered, asked.servers or ()))
         elif asked.servers and set(asked.servers) != {USUAL}:
             own = replace(own, notes=(NO_SERVERS,))
-        system = estimate_text(role_prompt(run.role)) if own.tools else 0
-        return projected(own, Seen(run, terms, transcript, system), self.policy)
+        return projected(own, Seen(run, terms, transcript), self.policy)
 
     async def _foreign(self, run: RunRef, servers: ToolServers, offered: ForeignTools) -> Sequence[Tool]:
         """Those of the role. What a tool was like when the task first had it is what was agreed to."""

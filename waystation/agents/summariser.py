@@ -42,8 +42,12 @@ from waystation.domain.value import Value
 from waystation.ports import ModelRequest, Redactor, StopReason
 
 HEADROOM = 2
-"""A reply may have this many times the tokens that were asked for: models do not count exactly."""
+"""A summary may have this many times the tokens that were asked for: models do not count exactly."""
+THINKING_ROOM = 2_048
+"""Tokens of a reply beside the summary: models think before they write, and count that as output."""
 _REPLY_FLOOR = 128
+TRIES = 2
+"""A summary that was cut is asked for once more, shorter and with twice the room."""
 _SURE_SHARE = 75
 """Percent of a window that an estimate may fill: texts of several kinds together may have a third more tokens."""
 
@@ -56,6 +60,8 @@ class SummaryReply(Value):
     charge: Charge
     """Not committed yet."""
     redactions: int
+    cut: bool = False
+    """It is not whole, also after another try: it was longer than its reply may be."""
 
 
 class NoReply(Value):
@@ -75,29 +81,46 @@ class CondensingModel:
     request: CompactionRequest
     fence: Fence
     policy: CompactionPolicy
+    work: str = ""
+    """What the agent works on, redacted: the question and its step's goal, each in its tag."""
 
     def room(self, most: int) -> int:
         """Tokens of conversation that it can read for a summary of at most so many."""
         facts = model_facts(self.request.terms.condense_model)
-        asked = estimate_text(self._system + self.policy.instructions)
-        return max(1, (facts.window - most * HEADROOM - asked) * _SURE_SHARE // 100)
+        asked = estimate_text(self._system + self.policy.instructions + self.work)
+        return max(1, (facts.window - self._most_output(most, TRIES) - asked) * _SURE_SHARE // 100)
 
     async def ask(
         self, name: str, conversation: str, length: tuple[int, int], note: str = ""
     ) -> SummaryReply | NoReply:
-        """Ask once; `name` is unique in the agent run, so that the call is charged once. `note` says what the
-        conversation is, where it is not a whole one.
+        """Ask, and once more where the summary was cut; `name` is unique in the agent run, so that a call is charged
+        once. `note` says what the conversation is, where it is not a whole one.
 
         Raises ModelUnavailable, RedactionFailed, FenceLost.
         """
+        answer = await self._asked(name, conversation, length, note, 1)
+        if isinstance(answer, NoReply) or not answer.cut:
+            return answer
+        shorter = (length[0], max(length[0], length[1] // 2))
+        again = f"{note}\nA summary of it was too long and was cut: keep this one short, and end it.".strip()
+        second = await self._asked(f"{name}-again", conversation, shorter, again, TRIES)
+        if isinstance(second, NoReply):
+            return answer
+        await self.model.store.commit_charge(self.fence, answer.charge)
+        return second
+
+    async def _asked(
+        self, name: str, conversation: str, length: tuple[int, int], note: str, attempt: int
+    ) -> SummaryReply | NoReply:
         terms, run = self.request.terms, self.request.run
         ask = ModelRequest(
             model=terms.condense_model,
             system=self._system,
             messages=(user_text("m1", self._question(conversation, length, note)),),
-            max_output=length[1] * HEADROOM,
+            max_output=self._most_output(length[1], attempt),
+            one_shot=True,
         )
-        call = await self._fitted(ask)
+        call = await self._fitted(ask, length[0])
         if isinstance(call, TooDear):
             return NoReply(note="The budget did not allow a summary.", asked=False)
         try:
@@ -105,7 +128,7 @@ class CondensingModel:
         except ModelRejected as error:
             return NoReply(note=f"The summariser failed: {error}", asked=True)
         except ModelUnavailable as error:
-            if error.possibly_billed and isinstance(await self._fitted(ask), TooDear):
+            if error.possibly_billed and isinstance(await self._fitted(ask, length[0]), TooDear):
                 return NoReply(note=f"The summariser failed, and the budget allows no other try: {error}", asked=True)
             raise
         said = () if reply.stop is StopReason.REFUSAL else reply.blocks
@@ -113,12 +136,23 @@ class CondensingModel:
         (redacted,) = await self.redactor.redact([text], Place.SUMMARY, run.tenant)
         # A placeholder alone is no summary.
         return SummaryReply(
-            text="" if redacted.unredacted else redacted.text, charge=charge, redactions=len(redacted.spans)
+            text="" if redacted.unredacted else redacted.text,
+            charge=charge,
+            redactions=len(redacted.spans),
+            cut=reply.stop in CUT_OFF,
         )
 
-    async def _fitted(self, ask: ModelRequest) -> Affordable | TooDear:
+    def _most_output(self, most: int, attempt: int) -> int:
+        """Tokens of the reply to a request for a summary of at most so many."""
+        facts = model_facts(self.request.terms.condense_model)
+        wanted = (most * HEADROOM + THINKING_ROOM) * attempt
+        return min(wanted, facts.max_output) if facts.known else wanted
+
+    async def _fitted(self, ask: ModelRequest, least: int) -> Affordable | TooDear:
+        """With room for the shortest summary at least: less would only be cut."""
         left = self.request.limit.after((await self.model.store.totals(self.fence.run_id)).spent)
-        return await self.model.fitted(ask, left, min(_REPLY_FLOOR, ask.max_output), self.request.terms.prices)
+        floor = min(max(_REPLY_FLOOR, least), ask.max_output)
+        return await self.model.fitted(ask, left, floor, self.request.terms.prices)
 
     @property
     def _system(self) -> str:
@@ -127,9 +161,13 @@ class CondensingModel:
     def _question(self, conversation: str, length: tuple[int, int], note: str) -> str:
         wishes = self.policy.instructions.strip()
         heed = f"Whoever asked for the summary wants this heeded:\n{tagged('wishes', wishes)}" if wishes else ""
+        work = (
+            f"The agent works on this: keep what serves it.\n{tagged('task', _inside(self.work))}" if self.work else ""
+        )
         parts = [
             f"Summarise this conversation in {length[0]} to {length[1]} tokens.",
             note,
+            work,
             heed,
             tagged("conversation", _inside(conversation)),
             "Give the summary and nothing else.",
@@ -139,7 +177,7 @@ class CondensingModel:
 
 def _inside(text: str) -> Tagged:
     """What was said, and the records of earlier compactions, whose frames stay: nothing in it can step out."""
-    return Tagged(without_tags(text, "conversation", "wishes"))
+    return Tagged(without_tags(text, "conversation", "wishes", "task"))
 
 
 JOINED = "It is given by summaries of its parts, one after the other: make one summary of them all."
@@ -265,7 +303,7 @@ class Summariser:
         if isinstance(answer, NoReply):
             return SummaryResult(verdict=None, charge=None, asked=answer.asked, notes=(answer.note,))
         self.redactions += answer.redactions
-        verdict = check_summary(answer.text, replaced)
+        verdict = _CUT if answer.cut else check_summary(answer.text, replaced)
         return SummaryResult(verdict=verdict, charge=answer.charge)
 
     async def _summaries(self, rung: Summarise, parts: Sequence[str]) -> str | SummaryResult:
@@ -293,6 +331,8 @@ class Summariser:
         if isinstance(answer, NoReply):
             return SummaryResult(verdict=None, charge=None, asked=answer.asked, notes=(answer.note,))
         self.redactions += answer.redactions
+        if answer.cut:
+            return SummaryResult(verdict=_CUT, charge=answer.charge)
         if not answer.text.strip():
             message = "the summary of a part is blank"
             blank = Rejected(status=Status.FAILED_EMPTY_SUMMARY, rule=Rule.EMPTY, message=message)
@@ -302,6 +342,12 @@ class Summariser:
         await transcripts.commit_compaction(self.model.fence, version, record, (), answer.charge)
         self.transcript = with_record(self.transcript, record)
         return answer.text
+
+
+CUT_OFF = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_EXCEEDED})
+_CUT = Rejected(
+    status=Status.FAILED_CHECK, rule=Rule.CUT, message="the summary was cut off: it is longer than its reply may be"
+)
 
 
 def _heard(messages: Iterable[Message]) -> tuple[Message, ...]:

@@ -416,6 +416,14 @@ def _remarks(bill: Bill) -> list[str]:
     if usage.estimated:
         remarks.append(f"estimated, at most, as the endpoint did not report them: {usage.estimated:,} tokens")
     remarks += bill.answers_of_others
+    if dropped := bill.total.dropped_thinking:
+        remarks.append(
+            f"left out by the provider, as it did not fit what stands before it: {dropped:,} blocks of thinking"
+        )
+    remarks += [
+        f"prefix not read from the cache, as the provider says: {reason} ({times:,} times)"
+        for reason, times in bill.total.cache_misses.items()
+    ]
     remarks.insert(0, f"{usage.cached_share:.1%} of the input was read from the provider's cache")
     return ["", *remarks]
 

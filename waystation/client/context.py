@@ -33,12 +33,10 @@ from waystation.agents.tools.recall import Expand, Recall
 from waystation.agents.tools.work import ReadFindings
 from waystation.client.lookups import agents_of
 from waystation.domain.compaction.audit import Audit
-from waystation.domain.compaction.history import current
-from waystation.domain.compaction.tokens import Measure, estimate_text
+from waystation.domain.compaction.tokens import Measure
 from waystation.domain.continuation import TaskRewind, going_on, taken_back
-from waystation.domain.delegation import team_of
 from waystation.domain.errors import BadInput, MemoryUnavailable, RedactionFailed
-from waystation.domain.layers import Allocation, Layer, Part, Reminder, allocate, demands_of, recent_failures
+from waystation.domain.layers import Allocation, Layer, Part, allocate, demands_of
 from waystation.domain.leg import RunRef, Standing
 from waystation.domain.memory import Excerpt, MemoryQuery, Passage, PassageKind, Recalled
 from waystation.domain.privacy import Place, Redacted
@@ -131,7 +129,7 @@ async def contexts(
             if not known:
                 fixed = await _own_tools(idle_desk(store, policy), row, step, transcript)
                 standing = standing.model_copy(update={"fixed": fixed})
-            context = _context(row, progress, step, transcript, standing)
+            context = _context(row, step, transcript, standing)
             found.append(context.model_copy(update={"system_known": known}))
     return tuple(found)
 
@@ -143,16 +141,12 @@ async def _own_tools(desk: Desk, row: TaskRow, step: StepProgress, transcript: T
     return toolbox.fixed_tokens(role_prompt(run.role))
 
 
-def _context(
-    row: TaskRow, progress: TaskProgress, step: StepProgress, transcript: Transcript, standing: Standing
-) -> AgentContext:
+def _context(row: TaskRow, step: StepProgress, transcript: Transcript, standing: Standing) -> AgentContext:
     terms = row.terms.agent_of(step.role)
     terms = terms.narrowed(standing.window or terms.window)
     measure = Measure(fixed=standing.fixed, scale=standing.scale)
-    reminder = _reminder(row, progress.steps, step, transcript).text(terms.window)
     demands = {
         **demands_of(transcript, measure, RESULT_LAYERS),
-        Layer.RUNTIME: [Part(name="reminder", tokens=measure.part(estimate_text(reminder)), firm=True)],
         Layer.WORK: [Part(name="room for the reply", tokens=terms.max_output, divisible=True)],
     }
     return AgentContext(
@@ -164,17 +158,6 @@ def _context(
         cached_share=step.usage.cached_share,
         system_known=True,
         allocation=allocate(terms.window, demands),
-    )
-
-
-def _reminder(row: TaskRow, steps: Sequence[StepProgress], step: StepProgress, transcript: Transcript) -> Reminder:
-    return Reminder(
-        step_id=step.id,
-        turn=transcript.turns + 1,
-        left=step.limit.after(step.spent),
-        final=row.terms.agent.hard,
-        team=team_of(steps, step.id),
-        failures=recent_failures(current(transcript).messages),
     )
 
 

@@ -12,7 +12,7 @@ from waystation.domain.budget import Usage
 from waystation.domain.documents import KeptUpdate
 from waystation.domain.signals import entry_id
 from waystation.domain.task import Approval, AuditEntry, ContextEdit, Refusal, Resolution, TaskPhase, Telling
-from waystation.domain.transcript import Charge, Compaction, Message, Record, Rewound
+from waystation.domain.transcript import Charge, Compaction, Message, PromptPrefix, Record, Rewound
 from waystation.domain.value import Value
 
 EventKind = Literal[
@@ -101,8 +101,10 @@ def charged(kind: EventKind, charge: Charge, message: Message | None = None) -> 
     )
 
 
-def recorded(record: Record) -> Happening:
-    """Something was done to a conversation."""
+def recorded(record: Record) -> Happening | None:
+    """Something was done to a conversation. None where it only says what is sent."""
+    if isinstance(record, PromptPrefix):
+        return None
     kind: EventKind = "edited"
     if isinstance(record, Compaction):
         kind = "compacted"

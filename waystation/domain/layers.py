@@ -3,12 +3,12 @@
 The allocator decides about what is put into a request on purpose; how a conversation is made smaller is decided by the
 ladder (`domain.compaction.ladder`), so its parts are firm here: measured, never dropped.
 
-The reminder: what changes from turn to turn, said at the end of each request, outside the transcript.
+The reminder: what an agent has left and how its task stands, as a status message that stays in the conversation.
 
 Every part of an agent's request, in the layer that it belongs to.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from waystation.domain.compaction.history import current, stand_in, view
 from waystation.domain.compaction.tokens import MESSAGE_TOKENS, Measure, estimate_message, estimate_text
 from waystation.domain.delegation import Teammate, parent_of
 from waystation.domain.foreign import Tagged, one_line, tagged_line
-from waystation.domain.transcript import Block, Masked, Message, Transcript
+from waystation.domain.transcript import STATUS_CLOSE, STATUS_OPEN, Block, Masked, Message, Transcript, status_text
 from waystation.domain.value import Value
 from waystation.patterns import Enclosed
 
@@ -33,7 +33,7 @@ class Layer(StrEnum):
     CONTRACT = "task contract"
     """Question, instructions, criteria, output form, deadline, the step and what it builds on."""
     RUNTIME = "runtime state"
-    """The reminder at the end of each request."""
+    """The status messages in the conversation."""
     SHORT_TERM = "short-term memory"
     """What agent and user have said, and the agent's calls."""
     EPISODIC = "episodic memory"
@@ -229,20 +229,43 @@ class Failure(Value):
     """The beginning of its result."""
 
 
+STEPS = (80, 63, 50, 40, 32, 25, 20, 16, 13, 10)
+"""Two digits of the amounts that a status names, each some four fifths of the one before it."""
+
+
+def rounded_down(amount: int) -> int:
+    """The largest step that is no more than the amount."""
+    scale = 10 ** max(0, len(str(amount)) - 2)
+    digits = amount // scale
+    return next((step for step in STEPS if step <= digits), digits) * scale
+
+
+def rounded_limit(left: Limit) -> Limit:
+    """What is left in steps: a status that names it holds, as a lower bound, until the next step is reached."""
+    return Limit(
+        tokens=None if left.tokens is None else rounded_down(left.tokens),
+        micro_usd=None if left.micro_usd is None else rounded_down(left.micro_usd),
+    )
+
+
 class Reminder(Value):
-    """What an agent is told at the end of one request."""
+    """What an agent is told in a status message.
+
+    It stays in the conversation as it was sent, so a new one is written only where its text would be another one: what
+    it says changes in steps and not at every turn.
+    """
 
     step_id: str
-    turn: int
     left: Limit
+    """See `rounded_limit`."""
     final: bool
     """Nobody will be asked for more when that is spent."""
     team: tuple[Teammate, ...] = ()
     failures: tuple[Failure, ...] = ()
-    """The newest first."""
+    """The newest first. They ride along: each stands in a result already, so they are no reason for a new status."""
 
     def text(self, window: int) -> str:
-        """Within the runtime share of this window: the last named lines are left out first, turn and budget never."""
+        """Within the runtime share of this window: the last named lines are left out first, the budget never."""
         parts = [self._head, *self._lines]
         above = {layer: [Part(name="held", tokens=share_of(layer, window))] for layer in (Layer.SYSTEM, Layer.CONTRACT)}
         row = allocate(window, {**above, Layer.RUNTIME: parts}).row(Layer.RUNTIME)
@@ -250,7 +273,7 @@ class Reminder(Value):
 
     @property
     def least(self) -> str:
-        """Turn and budget alone."""
+        """The budget alone."""
         return _status(self._head.name)
 
     @property
@@ -265,7 +288,7 @@ class Reminder(Value):
     @property
     def _head(self) -> Part:
         more = "" if self.final or self.left.unlimited else f" ({MORE_IS_ASKED_FOR})"
-        said = f"turn {self.turn}; budget left {limit_text(self.left)}{more}"
+        said = f"budget left {limit_text(self.left)}{more}"
         return Part(name=said, tokens=estimate_text(_status(said)), firm=True)
 
     @property
@@ -282,6 +305,24 @@ class Reminder(Value):
 
     def _states(self, team: Sequence[Teammate]) -> str:
         return ", ".join(f"{mate.id} {'(you)' if mate.id == self.step_id else mate.state}" for mate in team)
+
+
+def newest_status(shown: Iterable[Message]) -> str | None:
+    """The last status message of a view, as it was sent."""
+    return next((message.text for message in reversed([*shown]) if message.is_status), None)
+
+
+def with_status(shown: tuple[Message, ...], message_id: str, status: str) -> tuple[Message, ...]:
+    """The view, and after it a message of this id with the status, where the newest one says anything else."""
+    told = newest_status(shown)
+    same = told is not None and _lines_of(told) == _lines_of(status)
+    return shown if same else (*shown, status_text(message_id, status))
+
+
+def _lines_of(status: str) -> list[str]:
+    """Without its failures."""
+    inside = status.removeprefix(STATUS_OPEN).removesuffix(STATUS_CLOSE)
+    return [line for line in inside.split("\n") if not line.startswith(_FAILED)]
 
 
 def recent_failures(messages: Sequence[Message]) -> tuple[Failure, ...]:
@@ -307,11 +348,21 @@ def _status(lines: str) -> str:
 
 
 _NO_TAGS = str.maketrans("<>", "()")
+_FAILED = "<failed>"
 
 
 CONTRACT_OPEN = "<task>"
 _PROCEDURES = Enclosed(r"<procedures? ", r"</procedures?>")
 _RETRIEVED = (Enclosed(r"<documents\b", r"</documents>"), Enclosed(r"<recalled\b", r"</recalled>"))
+
+
+_ASKED = (Enclosed(r"<question>", r"</question>"), Enclosed(r"<step\b", r"</step>"))
+
+
+def asked_of(transcript: Transcript) -> str:
+    """The question and the step's goal, each in its tag, as the contract of an agent has them; empty without one."""
+    contract = next((one.text for one in current(transcript).messages if one.text.startswith(CONTRACT_OPEN)), "")
+    return "\n".join(found for kind in _ASKED for found in kind.taken_out(contract)[0][:1])
 
 
 def demands_of(
@@ -341,6 +392,9 @@ def _layered(
     """The message's parts with their plain estimates, which together are that of the message."""
     if message.id in hidden:
         yield Layer.EPISODIC, estimate_message(message)
+        return
+    if message.is_status:
+        yield Layer.RUNTIME, estimate_message(message)
         return
     if message.role == "user" and message.text.startswith(CONTRACT_OPEN):
         yield from _of_contract(message)

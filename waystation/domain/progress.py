@@ -7,6 +7,7 @@ What people see of a running task.
 A task's bill: every charge once, added up by agent, model and kind of call. What all tasks have cost, day by day.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Literal, TypeVar
@@ -234,6 +235,10 @@ class BillLine(Value):
     cost_micro_usd: int | None
     answered_by: tuple[str, ...] = ()
     """Models that replies named, where these were others than the one that was asked for."""
+    dropped_thinking: int = 0
+    """Thinking blocks that the provider left out of requests: what the model thought was lost to it."""
+    cache_misses: dict[str, int] = {}
+    """How often the provider could not read the last request's prefix, by the reason that it gave."""
 
 
 class Bill(Value):
@@ -308,6 +313,8 @@ def _line(agent: str, model: str, kind: str, charges: Sequence[Charge]) -> BillL
         usage=sum((charge.usage for charge in charges), Usage()),
         cost_micro_usd=None if None in costs else sum(cost or 0 for cost in costs),
         answered_by=tuple(dict.fromkeys(charge.answered_by for charge in charges if model and charge.answered_by)),
+        dropped_thinking=sum(charge.dropped_thinking for charge in charges),
+        cache_misses=dict(Counter(charge.cache_miss for charge in charges if charge.cache_miss)),
     )
 
 

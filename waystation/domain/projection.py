@@ -6,7 +6,8 @@ Limits on the values of tools' parameters, as production has them: checked befor
 
 What cannot be checked is refused: a value of another type, an optional parameter that is left to the tool.
 
-In which phase an agent run is, and when its tools follow: a change of tools breaks the whole prompt cache.
+In which phase an agent run is. Its tools follow at compactions alone: any other change of them would break the whole
+prompt cache, and cost the model all of its thinking so far.
 
 All of it is read from the transcript, so that an attempt after a crash sees what the one before it saw:
 
@@ -15,7 +16,7 @@ All of it is read from the transcript, so that an attempt after a crash sees wha
 - reflecting: its context was compacted. It works from a summary, and needs the ways back to what that stands for.
 - verifying: it has tried to hand in, and its result came back; or it reviews a report. It mends, and begins nothing.
 
-Permissions do not wait for the cache: what is denied is hidden from the next leg on.
+Permissions do not wait: what is denied is hidden from the next leg on.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -24,8 +25,7 @@ from typing import Annotated
 
 from pydantic import Field, JsonValue, model_validator
 
-from waystation.domain.compaction.history import current, recorded_at, view
-from waystation.domain.compaction.tokens import request_tokens
+from waystation.domain.compaction.history import current, recorded_at
 from waystation.domain.errors import WebRefused
 from waystation.domain.roles import AgentRole, Permission, Phase, role_spec
 from waystation.domain.transcript import Transcript
@@ -209,6 +209,8 @@ class Projection(Value):
     """Tokens for definitions. The tools by which it hands in are there even where they alone have more."""
     shown: tuple[Offered, ...]
     hidden: tuple[Hidden, ...]
+    admitted: tuple[Offered, ...] = ()
+    """All that its rights admit, whatever the phase and the budget."""
 
     @property
     def tokens(self) -> int:
@@ -265,6 +267,21 @@ class Rights(Value):
         return tool.unusable or None if denial is None else f"the settings deny {denial}"
 
 
+SINCE_THEN = "it came after the tools of this conversation were set: it is shown after the next compaction"
+
+
+def held(now: Projection, sent: Collection[str]) -> Projection:
+    """The projection `now`, with the tools that were sent since the last compaction: all of them that are still there
+    and may be had, and no others.
+    """
+    shown = tuple(tool for tool in now.admitted if tool.name in sent)
+    names = {tool.name for tool in shown}
+    hidden = [tool for tool in now.hidden if tool.name not in names]
+    fresh = [tool for tool in now.shown if tool.name not in names]
+    hidden += [Hidden(name=tool.name, tokens=tool.tokens, reason=SINCE_THEN) for tool in fresh]
+    return now.model_copy(update={"shown": shown, "hidden": tuple(hidden)})
+
+
 def project(offered: Sequence[Offered], phase: Phase, rights: Rights, budget: int) -> Projection:
     """What of the offered tools is shown: what may be, the most urgent first, as long as definitions fit.
 
@@ -284,6 +301,7 @@ def project(offered: Sequence[Offered], phase: Phase, rights: Rights, budget: in
     return Projection(
         phase=phase,
         budget=budget,
+        admitted=tuple(tool for tool in offered if rights.refusal(tool) is None),
         shown=tuple(tool for tool in offered if tool.name not in refused),
         hidden=tuple(
             Hidden(name=tool.name, tokens=tool.tokens, reason=refused[tool.name])
@@ -300,48 +318,23 @@ def _why_not(tool: Offered, phase: Phase, rights: Rights) -> str | None:
     return None if phase in tool.urgency or tool.permission == "hand_in" else f"not while {phase}"
 
 
-READ_PERCENT, WRITE_PERCENT = 10, 125
-"""Of the price of input, as Anthropic's models have it: reading the prompt cache, and writing it for five minutes."""
 _TURN_MESSAGES = 2
 """A reply, and the results of its calls."""
 
 
-class Weights(Value):
-    """What a change of tools is weighed by."""
-
-    fixed: Mapping[Phase, int]
-    """Estimated tokens of system prompt and shown tools in each phase of a step's agent."""
-    turns: int
-    """Over how many turns a smaller prompt is to pay for the change: those of a leg."""
-
-
-def change_pays(prefix: int, saved: int, turns: int) -> bool:
-    """Whether definitions that are smaller by `saved` tokens save more in so many turns than it costs to write a prefix
-    of `prefix` tokens into the cache once, instead of reading it.
+def tool_phase(role: AgentRole, transcript: Transcript, ending: Collection[str]) -> Phase:
+    """The phase that the tools follow which are shown from the next compaction on; before the first one, from the
+    beginning. `ending`: names of the tools that hand in.
     """
-    return READ_PERCENT * saved * turns > (WRITE_PERCENT - READ_PERCENT) * prefix
+    return role_spec(role).phase or _phase_of_step(transcript, ending)
 
 
-def tool_phase(role: AgentRole, transcript: Transcript, ending: Collection[str], weights: Weights) -> Phase:
-    """The phase that the shown tools follow. `ending`: names of the tools that hand in.
-
-    A compaction breaks most of the cache in any case, so at each one the tools follow the phase. Between two they do
-    only where the change pays for itself.
-    """
-    return role_spec(role).phase or _phase_of_step(transcript, ending, weights)
-
-
-def _phase_of_step(transcript: Transcript, ending: Collection[str], weights: Weights) -> Phase:
+def _phase_of_step(transcript: Transcript, ending: Collection[str]) -> Phase:
     compacted = [recorded_at(record, transcript) for record in current(transcript).compactions]
-    before: Phase = "reflecting" if compacted else "executing"
     tried = _first_try(transcript, ending)
-    if tried is None:
-        return before
-    if any(place > tried for place in compacted):
+    if tried is not None and any(place > tried for place in compacted):
         return "verifying"
-    prefix = request_tokens(weights.fixed["verifying"], view(_as_it_was(transcript, tried)))
-    saved = weights.fixed[before] - weights.fixed["verifying"]
-    return "verifying" if change_pays(prefix, saved, weights.turns) else before
+    return "reflecting" if compacted else "executing"
 
 
 def _first_try(transcript: Transcript, ending: Collection[str]) -> int | None:
@@ -351,9 +344,3 @@ def _first_try(transcript: Transcript, ending: Collection[str]) -> int | None:
         if message.id in counting and any(call.name in ending for call in message.tool_uses):
             return place + _TURN_MESSAGES
     return None
-
-
-def _as_it_was(transcript: Transcript, messages: int) -> Transcript:
-    """With so many messages, and what had been done to it by then."""
-    done = tuple(record for record in transcript.records if recorded_at(record, transcript) <= messages)
-    return transcript.model_copy(update={"messages": transcript.messages[:messages], "records": done})

@@ -31,6 +31,9 @@ USERS_BLOCKS: Final = frozenset({"image", "document", "search_result", "containe
 """Types of blocks of the user that nothing here looks into. All other unknown ones are the assistant's."""
 PLATFORM_OPEN, PLATFORM_CLOSE = "<platform>", "</platform>"
 """Around what the platform itself tells an agent in a message of the user's role."""
+STATUS_OPEN, STATUS_CLOSE = "<status>", "</status>"
+"""Around the status line: what is left for an agent and how its task stands, as a message of its own."""
+_STATUS_ID = "s"
 
 
 class Text(Value):
@@ -153,8 +156,19 @@ class Message(Value):
 
     @property
     def of_the_platform(self) -> bool:
-        """Whether `platform_text` made it: nobody asked for anything."""
-        return self.role == "user" and self.text.startswith(PLATFORM_OPEN) and self.text.endswith(PLATFORM_CLOSE)
+        """Whether `platform_text` or `status_text` made it: nobody asked for anything."""
+        return self.is_status or self._framed(PLATFORM_OPEN, PLATFORM_CLOSE)
+
+    @property
+    def is_status(self) -> bool:
+        """Whether `status_text` made it."""
+        return self.id.startswith(_STATUS_ID) and self._framed(STATUS_OPEN, STATUS_CLOSE)
+
+    def _framed(self, opening: str, closing: str) -> bool:
+        if self.role != "user" or len(self.blocks) != 1:
+            return False
+        block = self.blocks[0]
+        return block.type == "text" and block.text.startswith(opening) and block.text.endswith(closing)
 
 
 def refused_call(call: ToolUse, words: str) -> ToolResult:
@@ -173,6 +187,19 @@ def platform_text(message_id: str, text: str) -> Message:
     What others wrote in the text is defused already; of its own tag nothing in it can step out.
     """
     return user_text(message_id, tagged_line("platform", Tagged(without_tags(text, "platform"))))
+
+
+def status_text(message_id: str, status: str) -> Message:
+    """The status line as a message. `status`: in its tag, see `domain.layers.Reminder`."""
+    return user_text(message_id, status)
+
+
+class ToolSpec(Value):
+    """A tool as the model sees it. `input_schema` is a JSON schema of type object."""
+
+    name: str
+    description: str
+    input_schema: dict[str, JsonValue]
 
 
 class _Record(Value):
@@ -231,6 +258,20 @@ class Truncated(_Record):
     marker: Message
 
 
+class PromptPrefix(_Record):
+    """System prompt and tools as they are sent from here until the next compaction, whatever becomes of them meanwhile.
+
+    Models that sign their thinking sign it over everything before it: one word that changes there, and all that they
+    thought is lost to them. So what was sent is only added to between two of these records. One is committed before the
+    first call, before the first call after a compaction, and where somebody takes a tool away. Thinking from before the
+    newest one fits nothing any more (`domain.compaction.history.sent_view`).
+    """
+
+    type: Literal["prompt_prefix"] = "prompt_prefix"
+    system: str
+    tools: tuple[ToolSpec, ...]
+
+
 class Pinned(_Record):
     """No compaction covers this message."""
 
@@ -255,7 +296,9 @@ class Rewound(_Record):
 
 
 Compaction = Summarised | Masked | Truncated
-Record = Annotated[Compaction | SummaryPart | SummaryFailed | Pinned | Restored | Rewound, Field(discriminator="type")]
+Record = Annotated[
+    Compaction | SummaryPart | SummaryFailed | PromptPrefix | Pinned | Restored | Rewound, Field(discriminator="type")
+]
 
 
 class Transcript(Value):
@@ -302,8 +345,13 @@ class Transcript(Value):
 
     @property
     def next_id(self) -> str:
-        """Id of the next message."""
-        return f"m{len(self.messages) + 1}"
+        """Id of the next message that is no status."""
+        return f"m{1 + sum(not message.is_status for message in self.messages)}"
+
+    @property
+    def next_status_id(self) -> str:
+        """Id of the next status message: they have numbers of their own."""
+        return f"{_STATUS_ID}{1 + sum(message.is_status for message in self.messages)}"
 
 
 class Fence(Value):
@@ -341,6 +389,12 @@ class Charge(Value):
     """The model that the reply names, where it is another than was asked for."""
     stop: str = ""
     """Why the reply ended, in the provider's word; empty for searches, and in charges of earlier releases."""
+    dropped_thinking: int = 0
+    """Thinking blocks of the request that the provider left out because they did not fit what stood before them."""
+    cache_miss: str = ""
+    """Why the provider could not read the last request's prefix from its cache, in its word; empty where it said
+    nothing.
+    """
 
     @property
     def amount(self) -> Amount:

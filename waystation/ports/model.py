@@ -7,15 +7,13 @@ calls and compactions, without content and without ids.
 from enum import StrEnum
 from typing import Literal, Protocol, runtime_checkable
 
-from pydantic import JsonValue
-
 from waystation.domain.budget import Usage
 from waystation.domain.compaction.outcome import CompactionEvent, CompactionOutcome
 from waystation.domain.errors import ModelError
 from waystation.domain.models import Effort, ThinkingSetting, family_name, located, model_facts
 from waystation.domain.notices import Notice
 from waystation.domain.privacy import Place
-from waystation.domain.transcript import Block, Charge, Message, RedactedThinking, Text, Thinking
+from waystation.domain.transcript import Block, Charge, Message, RedactedThinking, Text, Thinking, ToolSpec
 from waystation.domain.value import Value
 
 
@@ -27,14 +25,6 @@ class StopReason(StrEnum):
     MAX_TOKENS = "max_tokens"
     REFUSAL = "refusal"
     CONTEXT_EXCEEDED = "model_context_window_exceeded"
-
-
-class ToolSpec(Value):
-    """A tool as the model sees it. `input_schema` is a JSON schema of type object."""
-
-    name: str
-    description: str
-    input_schema: dict[str, JsonValue]
 
 
 class ModelRequest(Value):
@@ -54,9 +44,10 @@ class ModelRequest(Value):
     """The one tool that the reply must call."""
     fallbacks: tuple[str, ...] = ()
     """Full names of models that may answer in its place, in order: what the call costs with any of them is held."""
-    reminder: str = ""
-    """Appended to the last user message as its last text block, after the cache breakpoint: it changes at every turn
-    and is no part of the transcript."""
+    one_shot: bool = False
+    """No later call reads this one's prefix: a summary, a plan, a review. Writing it into a cache would only cost."""
+    previous_reply: str = ""
+    """The provider's id of the reply before this call: it is asked why it could not read that call's prefix."""
 
     def placed(self, model: str) -> "ModelRequest":
         """As this model, by its full name, takes it where it is: without what only another one could read, or takes."""
@@ -64,6 +55,7 @@ class ModelRequest(Value):
         messages = tuple(_readable(message, message.said_by or self.model, model) for message in self.messages)
         changed: dict[str, object] = {"model": there, "messages": messages, "fallbacks": ()}
         if model != self.model:
+            changed["previous_reply"] = ""
             taken = facts.takes is not None and facts.takes.refused(self.effort, self.thinking) is None
             changed |= {} if taken else {"effort": None, "thinking": None}
             changed["max_output"] = min(self.max_output, facts.max_output if facts.known else self.max_output)
@@ -93,6 +85,12 @@ class ModelReply(Value):
     """Full name of the model that was asked in the end, where it is a fallback."""
     thought: bool = False
     """There may be thinking behind it that is none of its blocks."""
+    id: str = ""
+    """The provider's, empty where it has none."""
+    dropped_thinking: int = 0
+    """Thinking blocks of the request that the provider left out; see `Charge.dropped_thinking`."""
+    cache_miss: str = ""
+    """See `Charge.cache_miss`."""
 
 
 class ChatModel(Protocol):

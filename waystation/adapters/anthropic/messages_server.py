@@ -8,6 +8,8 @@ By its published rules: everything up to a mark is one prefix, in the order tool
 written at marks only, is long enough or not cached at all, and lives five minutes from its last use; it is found at a
 mark or at most twenty blocks before one.
 
+How the provider binds thinking to what stands before it, as a double.
+
 A Messages server in process, for tests: it says what its script says, through the real client and its streams.
 """
 
@@ -17,6 +19,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
+from threading import Lock
 from typing import Literal, NamedTuple
 
 import httpx2
@@ -24,6 +27,7 @@ from pydantic import JsonValue, TypeAdapter
 
 from waystation.adapters.anthropic.sse import StreamEvent, error_event, events
 from waystation.domain.budget import Usage
+from waystation.domain.transcript import STATUS_CLOSE, STATUS_OPEN, Block, RedactedThinking, Thinking
 from waystation.ports import ModelReply
 
 LIFE = timedelta(minutes=5)
@@ -161,6 +165,126 @@ def _objects(listed: JsonValue) -> Iterator[dict[str, JsonValue]]:
             yield item
 
 
+@dataclass
+class TurnNumbers:
+    """Numbers the turns of agents, for servers that answer by turn or count them.
+
+    A request does not say which turn it is. One that is sent again after a crash says the same as before, but perhaps
+    for its status messages; so what else it says is the turn, and a new turn is the agent's next.
+    """
+
+    known: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
+    """Turns by what was said, by agent."""
+    _lock: Lock = field(default_factory=Lock)
+
+    def of(self, agent: str, body: Mapping[str, JsonValue]) -> int:
+        """The number of this request's turn, from 1."""
+        digest = hashlib.sha256()
+        for message in _objects(body["messages"]):
+            for block in _objects(message["content"]):
+                if not is_status(block):
+                    digest.update(json.dumps([message["role"], _unmarked(block)[0]], sort_keys=True).encode())
+        with self._lock:
+            turns = self.known.setdefault(agent, {})
+            return turns.setdefault(digest.hexdigest(), len(turns) + 1)
+
+
+def is_status(block: Mapping[str, JsonValue]) -> bool:
+    """Whether a block is an agent's status message."""
+    text = block.get("text")
+    return isinstance(text, str) and text.startswith(STATUS_OPEN) and text.endswith(STATUS_CLOSE)
+
+
+def has_status(body: Mapping[str, JsonValue]) -> bool:
+    """Whether a request has one: those of agents do, and no others."""
+    return any(is_status(block) for message in _objects(body["messages"]) for block in _objects(message["content"]))
+
+
+_THINKING = ("thinking", "redacted_thinking")
+
+
+@dataclass
+class PrefixBinding:
+    """How the provider binds thinking: each block is signed over everything before it (tools, system prompt, messages,
+    earlier blocks of its reply), and a block that is sent back behind anything else is left out, with the rest of the
+    thinking of its message.
+
+    A signature is the hash of the thought, a dot, and the hash of the prefix, so that this needs no memory.
+    """
+
+    sent_back: int = 0
+    """Thinking blocks in requests so far, however often each of them was sent."""
+    dropped: list[str] = field(default_factory=list[str])
+    """Of these, where each was that did not fit: `messages.4.content.0`."""
+
+    def check(self, body: Mapping[str, JsonValue]) -> list[JsonValue]:
+        """What of the request's thinking is left out, as `input_transformations` report it. Counts it."""
+        found = [*self.thinking(body)]
+        self.sent_back += len(found)
+        left_out = [path for path, fits in found if not fits]
+        self.dropped += left_out
+        return [{"type": "thinking_dropped", "reason": "prefix_binding_mismatch", "path": path} for path in left_out]
+
+    def thinking(self, body: Mapping[str, JsonValue]) -> Iterator[tuple[str, bool]]:
+        """Where each thinking block of the request is, and whether it fits what stands before it."""
+        prefix = _Prefix(body)
+        for index, message in enumerate(_objects(body["messages"])):
+            broken = False
+            for place, block in enumerate(_objects(message["content"])):
+                if block.get("type") in _THINKING:
+                    broken = broken or str(_sealed(block)).partition(".")[2] != prefix.digest
+                    yield f"messages.{index}.content.{place}", not broken
+                prefix.add(message["role"], block)
+
+    def signed(self, reply: ModelReply, body: Mapping[str, JsonValue]) -> ModelReply:
+        """The reply to this request, with its thinking signed."""
+        prefix = _Prefix(body)
+        for message in _objects(body["messages"]):
+            for block in _objects(message["content"]):
+                prefix.add(message["role"], block)
+        blocks: list[Block] = []
+        for block in reply.blocks:
+            if isinstance(block, Thinking):
+                block = block.model_copy(update={"signature": f"{thought(block.thinking)}.{prefix.digest}"})  # noqa: PLW2901
+            elif isinstance(block, RedactedThinking):
+                block = block.model_copy(update={"data": f"{thought(block.data)}.{prefix.digest}"})  # noqa: PLW2901
+            prefix.add("assistant", block.model_dump(mode="json"))
+            blocks.append(block)
+        return reply.model_copy(update={"blocks": tuple(blocks)})
+
+
+class _Prefix:
+    """The hash of what stands before a block, without marks. How blocks of one speaker are spread over messages is no
+    part of it.
+    """
+
+    def __init__(self, body: Mapping[str, JsonValue]) -> None:
+        self._hash = hashlib.sha256()
+        for part in ("tools", "system"):
+            for item in _objects(body.get(part)):
+                self._take([part, _unmarked(item)[0]])
+
+    def add(self, role: JsonValue, block: Mapping[str, JsonValue]) -> None:
+        self._take([role, _unmarked(block)[0]])
+
+    def _take(self, said: JsonValue) -> None:
+        text = json.dumps(said, ensure_ascii=False, sort_keys=True).encode("utf-8", "surrogatepass")
+        self._hash.update(len(text).to_bytes(8, "big") + text)
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()[:16]
+
+
+def thought(text: str) -> str:
+    """The first part of a signature: of what was thought."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _sealed(block: Mapping[str, JsonValue]) -> JsonValue:
+    return block.get("signature") if block.get("type") == "thinking" else block.get("data")
+
+
 Scripted = httpx2.Response | httpx2.TransportError
 """One item of a script: a response, or what the connection does instead."""
 
@@ -202,7 +326,7 @@ class ScriptedServer:
 def message_of(reply: ModelReply) -> StreamEvent:
     """A reply as the Messages API would send it unstreamed."""
     return {
-        "id": "msg_scripted",
+        "id": reply.id,
         "type": "message",
         "role": "assistant",
         "model": reply.model,
@@ -334,6 +458,8 @@ class CachingServer:
     cache: PrefixCache = field(default_factory=PrefixCache)
     usages: list[Usage] = field(default_factory=list[Usage])
     """Of every reply, oldest first."""
+    binding: PrefixBinding = field(default_factory=PrefixBinding)
+    """Signs the thinking of its replies."""
 
     def http_client(self) -> httpx2.AsyncClient:
         """A client whose every request comes here."""
@@ -343,7 +469,9 @@ class CachingServer:
         if request.url.path.endswith("/count_tokens"):
             return httpx2.Response(200, json={"input_tokens": len(request.content) // BYTES_PER_TOKEN})
         body = _REQUEST.validate_json(request.content)
-        reply = self.answer(body)
+        dropped = self.binding.check(body)
+        reply = self.binding.signed(self.answer(body), body)
         usage = self.cache.charge(body, self.now()) + Usage(output=reply.usage.output)
         self.usages.append(usage)
-        return streamed(message_of(reply.model_copy(update={"usage": usage})))
+        whole = message_of(reply.model_copy(update={"usage": usage}))
+        return streamed({**whole, "input_transformations": dropped} if dropped else whole)

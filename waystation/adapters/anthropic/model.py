@@ -12,10 +12,16 @@ from contextlib import contextmanager
 from importlib.resources import files
 
 import httpx2
-from anthropic import NOT_GIVEN, AnthropicError, APIConnectionError, APIStatusError, AsyncAnthropic, AsyncStream
+from anthropic import NOT_GIVEN, AnthropicError, APIConnectionError, APIStatusError, AsyncAnthropic, AsyncStream, omit
 from anthropic.lib.streaming import AsyncMessageStream, ParsedMessageStopEvent
+from anthropic.types import (
+    DiagnosticsParam,
+    RawMessageStreamEvent,
+    TextBlock,
+    WebSearchTool20260318Param,
+    WebSearchToolResultBlock,
+)
 from anthropic.types import Message as WireMessage
-from anthropic.types import RawMessageStreamEvent, TextBlock, WebSearchTool20260318Param, WebSearchToolResultBlock
 
 from waystation.adapters.anthropic import wire
 from waystation.adapters.anthropic.platforms import MessagesClient, sdk_client
@@ -65,8 +71,11 @@ class AnthropicModel:
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Ask once; see `ChatModel`."""
         prompt = wire.request_parameters(request, self._endpoint.of(request.model))
+        previous = (
+            request.previous_reply if self._endpoint.is_provider else ""
+        )  # others may refuse what they do not know
         with _vendor_errors(self._no_credentials):
-            return wire.reply(await self._streamed(prompt, request.max_output))
+            return wire.reply(await self._streamed(prompt, request.max_output, previous))
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
         """The provider's count of the input; see `ChatModel`. An endpoint that has none is asked once for a model."""
@@ -90,10 +99,13 @@ class AnthropicModel:
         """Close the client and its connections."""
         await self._client.close()
 
-    async def _streamed(self, prompt: wire.Prompt, max_output: int) -> WireMessage:
+    async def _streamed(self, prompt: wire.Prompt, max_output: int, previous: str) -> WireMessage:
         """The message as it stands at `message_stop`. Raises ReplyUnfit where the stream ends before that."""
         timeout = silence_limit(self._patience.before(thinks=wire.thinks(prompt)))
-        raw = await self._client.messages.create(max_tokens=max_output, timeout=timeout, stream=True, **prompt)
+        asked = DiagnosticsParam(previous_message_id=previous) if previous else omit
+        raw = await self._client.messages.create(
+            max_tokens=max_output, timeout=timeout, stream=True, diagnostics=asked, **prompt
+        )
         async with AsyncMessageStream(_WithUsage(raw), output_format=NOT_GIVEN) as stream:
             message: WireMessage | None = None
             async for event in stream:

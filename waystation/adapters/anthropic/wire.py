@@ -21,7 +21,7 @@ from anthropic.types import (
 )
 from anthropic.types import Message as WireMessage
 from anthropic.types import Usage as WireUsage
-from pydantic import JsonValue, ValidationError
+from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from waystation.connections import token_count
 from waystation.domain.budget import Usage
@@ -41,8 +41,8 @@ DROP_OUTDATED_THINKING: JsonValue = {
     "type": "adaptive",
     "block_binding": {"prefix_mismatch_behavior": "drop_block"},
 }
-"""What these models do anyway, except that thinking from before a compaction, a mask or another reminder is left out by
-the provider. By default it refuses the whole request. A forced tool and explicit thinking exclude each other."""
+"""What these models do anyway, except that thinking whose prefix somebody changed is left out by the provider, which
+says so. By default it refuses the whole request. A forced tool and explicit thinking exclude each other."""
 
 INTERLEAVED_BETA = "interleaved-thinking-2025-05-14"
 """Models that think within a budget of tokens do so before their first call of a tool only, unless they are asked to
@@ -81,8 +81,8 @@ def request_parameters(request: ModelRequest, capable: Capabilities = UNKNOWN) -
     Four cache marks at most, in the order in which the provider reads a request: the last tool, the end of the system
     prompt, the end of the last request (the last user message before the newest reply) and the end of this one.
     """
-    facts, marks = _facts(request.model, capable), capable.caches is not False
-    wire = Prompt(model=request.model, messages=_messages(request.messages, request.reminder, marks=marks))
+    facts, marks = _facts(request.model, capable), capable.caches is not False and not request.one_shot
+    wire = Prompt(model=request.model, messages=_messages(request.messages, marks=marks))
     system = _system(request, facts, marks=marks)
     if system:
         wire["system"] = system
@@ -145,10 +145,38 @@ def reply(message: WireMessage) -> ModelReply:
             stop=_stop(message.stop_reason),
             usage=usage_of(message),
             model=message.model,
+            id=_id(message),
+            dropped_thinking=_dropped_thinking(message),
+            cache_miss=_cache_miss(message),
         )
     except ValidationError as error:
         fields = ", ".join(sorted({".".join(str(part) for part in line["loc"]) for line in error.errors()}))
         raise ReplyUnfit(f"the model's reply has missing or malformed fields ({fields})") from None
+
+
+_TRANSFORMATIONS = TypeAdapter(list[dict[str, JsonValue]])
+
+
+def _dropped_thinking(message: WireMessage) -> int:
+    """How many blocks the provider says it left out of the request. The SDK keeps the field without knowing it."""
+    told: object = getattr(message, "input_transformations", None)
+    try:
+        found = _TRANSFORMATIONS.validate_python(told or [])
+    except ValidationError:
+        return 0
+    return sum(one.get("type") == "thinking_dropped" for one in found)
+
+
+def _cache_miss(message: WireMessage) -> str:
+    """Why the provider could not read what the last call wrote into its cache; empty where it does not say so."""
+    reason: object = getattr(getattr(message, "diagnostics", None), "cache_miss_reason", None)
+    kind: object = getattr(reason, "type", None)
+    return kind if isinstance(kind, str) and _NAME.fullmatch(kind) else ""
+
+
+def _id(message: WireMessage) -> str:
+    told: object = getattr(message, "id", None)
+    return told if isinstance(told, str) else ""
 
 
 def usage_of(message: WireMessage) -> Usage:
@@ -213,17 +241,10 @@ def _tool_choice(facts: ModelFacts, tool: str) -> ToolChoiceParam:
     return {"type": "auto", "disable_parallel_tool_use": True}
 
 
-def _messages(messages: Sequence[Message], reminder: str, *, marks: bool) -> list[MessageParam]:
+def _messages(messages: Sequence[Message], *, marks: bool) -> list[MessageParam]:
     indices = range(len(messages))
     marked = [index for index in indices if marks and _ends_request(messages, index)][-_USER_MARKS:]
-    newest = max((index for index in indices if messages[index].role == "user"), default=None)
-    wire = [
-        _message(message, mark=index in marked, reminder=reminder if index == newest else "")
-        for index, message in enumerate(messages)
-    ]
-    if reminder and newest is None:
-        wire.append({"role": "user", "content": [{"type": "text", "text": reminder}]})
-    return wire
+    return [_message(message, mark=index in marked) for index, message in enumerate(messages)]
 
 
 def _ends_request(messages: Sequence[Message], index: int) -> bool:
@@ -231,14 +252,12 @@ def _ends_request(messages: Sequence[Message], index: int) -> bool:
     return message.role == "user" and bool(message.blocks) and all(other.role == "assistant" for other in following)
 
 
-def _message(message: Message, *, mark: bool, reminder: str) -> MessageParam:
+def _message(message: Message, *, mark: bool) -> MessageParam:
     match message.role:
         case "user":
             content = [_user_block(block) for block in message.blocks]
             if mark:
                 content[-1]["cache_control"] = CACHED
-            if reminder:  # behind the mark: it is gone from the next request
-                content.append({"type": "text", "text": reminder})
             return {"role": "user", "content": content}
         case "assistant":
             return {"role": "assistant", "content": [_assistant_block(block) for block in message.blocks]}

@@ -66,17 +66,14 @@ def _messages(request: ModelRequest, capable: Capabilities) -> Iterator[JsonValu
         told.append(f"Reply with exactly one call of the tool `{request.require_tool}`.")
     if told:
         yield {"role": "system", "content": "\n\n".join(told)}
-    newest = max((place for place, message in enumerate(request.messages) if message.role == "user"), default=None)
-    for place, message in enumerate(request.messages):
+    for message in request.messages:
         if message.role == "user":
-            yield from _of_user(message, request.reminder if place == newest else "")
+            yield from _of_user(message)
         else:
             yield _of_assistant(message)
-    if request.reminder and newest is None:
-        yield {"role": "user", "content": request.reminder}
 
 
-def _of_user(message: Message, reminder: str) -> Iterator[JsonValue]:
+def _of_user(message: Message) -> Iterator[JsonValue]:
     """Results first, each a message of its own: they must follow the calls."""
     texts: list[str] = []
     for block in message.blocks:
@@ -88,7 +85,7 @@ def _of_user(message: Message, reminder: str) -> Iterator[JsonValue]:
                 texts.append(block.text)
             case _:
                 raise ModelRejected(f"chat completions take no block of type {block.type} in a message of the user")
-    if said := "\n\n".join(filter(None, (*texts, reminder))):
+    if said := "\n\n".join(filter(None, texts)):
         yield {"role": "user", "content": said}
 
 

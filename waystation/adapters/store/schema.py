@@ -22,7 +22,7 @@ from sqlalchemy import (
 
 from waystation.adapters.store.seals import SealedBytes, SealedProof, SealedString, SealedText
 
-REVISION = "0016"
+REVISION = "0017"
 """Revisions are numbers of four digits, so that an older program can tell that a database is newer."""
 
 metadata = MetaData(
@@ -241,6 +241,8 @@ charges = Table(
     Column("estimated", BigInteger, nullable=False, server_default="0"),
     Column("answered_by", String, nullable=False, server_default=""),
     Column("stop", String, nullable=False, server_default=""),
+    Column("dropped_thinking", BigInteger, nullable=False, server_default="0"),
+    Column("cache_miss", String, nullable=False, server_default=""),
     Column("cost_micro_usd", BigInteger),
     Column("at", UtcDateTime, nullable=False),
     UniqueConstraint("run_id", "key"),

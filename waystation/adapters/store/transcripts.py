@@ -308,7 +308,8 @@ class SqlTranscripts(StorePart):
         row = {"version": version + 1, "record_id": record.id, "body": body, **self._stamp(fence)}
         await advance(connection, fence, version)
         await connection.execute(insert(compactions).values(row))
-        self._tell(connection, fence.run_id, recorded(record))
+        if (happened := recorded(record)) is not None:
+            self._tell(connection, fence.run_id, happened)
         return True
 
     async def _append(self, connection: AsyncConnection, fence: Fence, version: int, message: Message) -> None:

@@ -18,7 +18,7 @@ from waystation.domain.foreign import Tagged, one_line, without_tags
 from waystation.domain.privacy import Place, redaction_notes, with_line_feeds
 from waystation.domain.projection import Limits, Projection, fault, limited, with_defaults
 from waystation.domain.task import Resolution
-from waystation.domain.transcript import ToolResult, ToolUse, refused_call
+from waystation.domain.transcript import PromptPrefix, ToolResult, ToolUse, refused_call
 from waystation.ports import Redactor, Store, ToolSpec, Vault
 
 OUTCOME_UNKNOWN = (
@@ -44,6 +44,8 @@ class Toolbox:
     """On the values of parameters, by name of the tool, which has these parameters."""
     projection: Projection | None = None
     """Without one it sees all of them."""
+    prefix: PromptPrefix | None = None
+    """What was sent since the last compaction, and is sent again. None: nothing yet."""
     notes: tuple[str, ...] = ()
     """For people: what the task asked for and is not among the tools."""
 
@@ -54,11 +56,21 @@ class Toolbox:
 
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """Of what the agent sees, in a fixed order: the prompt cache lives on that."""
+        """Of what the agent sees, in a fixed order: the prompt cache and signed thinking live on that."""
+        if self.prefix is not None:
+            return self.prefix.tools
         return tuple(self.offered[tool.name] for tool in self._shown)
 
+    @property
+    def system(self) -> str:
+        """The system prompt that was sent since the last compaction; empty where nothing was."""
+        return self.prefix.system if self.prefix is not None else ""
+
     def fixed_tokens(self, system: str) -> int:
-        """Estimated tokens that every request with this system prompt has: that, and the tools."""
+        """Estimated tokens that every request has: the system prompt, which is this one unless another was sent since
+        the last compaction, and the tools.
+        """
+        system = self.system or system
         return fixed_tokens(system, json.dumps([spec.model_dump(mode="json") for spec in self.specs]))
 
     @property
@@ -74,11 +86,11 @@ class Toolbox:
     def refusal(self, call: ToolUse) -> str | None:
         """Why the call is not to be carried out, whatever a person says; None where it may be."""
         if (tool := self._tool(call)) is None:
-            return (
-                f"There is no tool {one_line(call.name)!r}. Yours are: {', '.join(spec.name for spec in self.specs)}."
-            )
+            away = any(spec.name == call.name for spec in self.specs)
+            what = "The tool {} is not there at present" if away else "There is no tool {!r}"
+            return f"{what.format(one_line(call.name))}. Yours are: {self._names_shown}."
         if self.projection is not None and (why := self.projection.why_hidden(tool.name)) is not None:
-            return f"The tool {tool.name} is hidden: {why}. Yours are: {', '.join(spec.name for spec in self.specs)}."
+            return f"The tool {tool.name} is hidden: {why}. Yours are: {self._names_shown}."
         wrong = fault(self._complete(call), self.limits.get(tool.name, {}))
         return None if wrong is None else f"These arguments are not allowed here: {wrong}."
 
@@ -113,6 +125,10 @@ class Toolbox:
 
     def _tool(self, call: ToolUse) -> Tool | None:
         return next((tool for tool in self.tools if tool.name == call.name), None)
+
+    @property
+    def _names_shown(self) -> str:
+        return ", ".join(tool.name for tool in self._shown)
 
     @property
     def _shown(self) -> Sequence[Tool]:

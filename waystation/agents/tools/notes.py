@@ -16,7 +16,7 @@ from waystation.agents.documents import RedactedDocuments
 from waystation.agents.tools.documents import find
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page, shown_lines
 from waystation.domain.compaction.constraints import has_words, words_of
-from waystation.domain.compaction.history import current, view
+from waystation.domain.compaction.history import current, view, with_record
 from waystation.domain.compaction.summary import is_summary_or_marker, shortened
 from waystation.domain.compaction.units import pin, unpin
 from waystation.domain.errors import BadInput
@@ -147,10 +147,17 @@ def _record(message_id: str, at: CallSite, record_id: str, *, take_back: bool) -
         raise ToolRefused(f"This is no pin of yours.\nPins are: {_all_pins(at.transcript)}")
     try:
         if take_back:
-            return unpin(at.transcript, message_id, record_id)
-        return pin(at.transcript, message_id, at.policy, at.measure, record_id)
+            record: Record = unpin(at.transcript, message_id, record_id)
+        else:
+            record = pin(at.transcript, message_id, at.policy, at.measure, record_id)
     except BadInput as refused:
         raise ToolRefused(f"{refused}\nPins are: {_all_pins(at.transcript)}") from refused
+    if view(with_record(at.transcript, record)) != view(at.transcript):
+        # What was sent stays as it was sent: a result that shows up again would cost the model all that it thought.
+        raise ToolRefused(
+            "A part of this message, or of its results, is not shown any more: read it again, and pin that."
+        )
+    return record
 
 
 def _quoted(quote: str, transcript: Transcript) -> Message:

@@ -248,6 +248,7 @@ class Rule(StrEnum):
     """What a summary can be rejected for."""
 
     EMPTY = "empty"
+    CUT = "cut"
     ERROR_TEXT = "error text"
     PINS = "pins"
     CONSTRAINTS = "constraints"

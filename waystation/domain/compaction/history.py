@@ -22,10 +22,15 @@ from waystation.domain.transcript import (
     Masked,
     Message,
     Pinned,
+    PromptPrefix,
     Record,
+    RedactedThinking,
     Restored,
     Rewound,
     Summarised,
+    SummaryFailed,
+    SummaryPart,
+    Thinking,
     ToolResult,
     Transcript,
     Truncated,
@@ -141,6 +146,39 @@ def view(transcript: Transcript) -> tuple[Message, ...]:
         return shown
     covering = [record for record in now.compactions if not isinstance(record, Masked)]
     return legal(_replaced(_masked(shown, masked_calls(now)), covering, kept_whole(now)))
+
+
+def prompt_prefix(transcript: Transcript) -> PromptPrefix | None:
+    """The system prompt and tools that the next request begins with.
+
+    None where new ones are to be recorded: nothing was sent yet, or what was sent is not what the model would see now
+    (after a compaction, or a change that somebody made).
+    """
+    records = transcript.records
+    place = next((place for place in reversed(range(len(records))) if isinstance(records[place], PromptPrefix)), None)
+    if place is None or not isinstance(found := records[place], PromptPrefix):
+        return None
+    if all(isinstance(later, SummaryPart | SummaryFailed) for later in records[place + 1 :]):
+        return found
+    before = transcript.model_copy(update={"records": records[: place + 1]})
+    return found if view(before) == view(transcript) else None
+
+
+def sent_view(transcript: Transcript) -> tuple[Message, ...]:
+    """The view for a model that signs its thinking over everything before it: without thinking from before the newest
+    `PromptPrefix`, which it would leave out itself.
+    """
+    prefixes = [record for record in transcript.records if isinstance(record, PromptPrefix)]
+    shown = view(transcript)
+    if not prefixes:
+        return shown
+    outdated = {message.id for message in transcript.messages[: recorded_at(prefixes[-1], transcript)]}
+    return tuple(_without_thinking(message) if message.id in outdated else message for message in shown)
+
+
+def _without_thinking(message: Message) -> Message:
+    left = tuple(block for block in message.blocks if not isinstance(block, Thinking | RedactedThinking))
+    return message if len(left) == len(message.blocks) else message.model_copy(update={"blocks": left})
 
 
 def kept_whole(transcript: Transcript) -> frozenset[str]:

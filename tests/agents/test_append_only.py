@@ -1,0 +1,223 @@
+"""What an agent's model was sent is only added to between two compactions, whatever happens meanwhile."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from tests.agents.full_context import compressed, summary
+from tests.agents.office import Office, never, use
+from tests.agents.test_agent_loop_attempts import Crash, CrashingSearch
+from tests.agents.test_document_news import NEWER, update
+from tests.agents.test_hearing import tell
+from tests.agents.test_projecting import LongWinded
+from tests.append_only import breaks
+from tests.strict_server import Body, StrictServer
+from tests.unit.histories import prose
+from waystation.adapters.anthropic.model import anthropic_model
+from waystation.agents.charges import MeteredModel
+from waystation.agents.editor import Rewinder
+from waystation.agents.loop import AgentLoop
+from waystation.agents.roles import Desk
+from waystation.agents.tools.tool import Tool
+from waystation.domain.amount import Limit
+from waystation.domain.compaction.history import prompt_prefix, sent_view, view
+from waystation.domain.compaction.outcome import Status
+from waystation.domain.compaction.policy import Strategy
+from waystation.domain.errors import ModelUnavailable
+from waystation.domain.leg import ContextFull, Finished, LegOutcome, LegRequest, TurnLimit
+from waystation.domain.projection import ToolPolicy
+from waystation.domain.transcript import PromptPrefix, Thinking, ToolUse
+from waystation.ports import ModelReply
+from waystation.testing import ScriptedModel, scripted_reply
+
+SUBMIT = {"findings": [{"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}]}
+MODEL = "claude-sonnet-5-5"
+
+
+def moves(call_id: str, turn: int) -> ToolUse:
+    """Something else at every turn, now and then something that fails."""
+    said = prose(200)
+    of_turn = (
+        use("list_documents", call_id),
+        use("read_document", call_id, name="harbour.md"),
+        use("read_document", call_id, name="no such document"),
+        use("take_note", call_id, text=said, document="harbour.md", first_line=2, last_line=2),
+        use("no_such_tool", call_id),
+        use("search_documents", call_id, query="harbour"),
+        use("read_notes", call_id, first=1, count=20),
+    )
+    return of_turn[turn % len(of_turn)]
+
+
+class Run:
+    """One agent with the real client of a server that binds thinking to its prefix."""
+
+    def __init__(self, office: Office, **terms: object) -> None:
+        self.office = office
+        office.limit = Limit(tokens=400_000)
+        office.terms = office.terms.model_copy(update={"model": MODEL, "turn_limit": 3, **terms})
+        self.server = StrictServer(self._answer)
+        self.leg_number = 0
+        self.ends = False
+        self.length = 600
+        """Estimated tokens of what it thinks at a turn."""
+        self._calls = count()
+
+    def _answer(self, _: Body) -> ModelReply:
+        number = next(self._calls)
+        thought = Thinking(thinking=f"Thought {number}. {prose(self.length)}", signature="")
+        call = use("submit_findings", f"c{number}", **SUBMIT) if self.ends else moves(f"c{number}", number)
+        return scripted_reply(thought, call)
+
+    async def leg(self, desk: Desk | None = None) -> LegOutcome:
+        self.leg_number += 1
+        return await self.attempt(desk)
+
+    async def attempt(self, desk: Desk | None = None) -> LegOutcome:
+        office = self.office
+        client = anthropic_model("key", "http://model.test", self.server.http_client())
+        metered = MeteredModel(model=client, store=office.store, clock=office.clock, meter=office.meter)
+        loop = AgentLoop(
+            model=metered,
+            desk=desk or office.desk,
+            contracts=office.contracts,
+            clock=office.clock,
+            pause=office.pause,
+        )
+        request = LegRequest(run=office.run_ref(), leg=self.leg_number, limit=office.limit, terms=office.terms)
+        return await loop.run(request, never)
+
+    @property
+    def breaks(self) -> list[int]:
+        return breaks(self.server.bodies)
+
+    @property
+    def nothing_was_lost(self) -> bool:
+        binding = self.server.binding
+        return binding.dropped == [] and binding.sent_back > 0 and self.server.refusals == []
+
+
+@pytest.mark.parametrize("strategy", ["window", "snapshot", "ends", "replace"])
+async def test_over_a_whole_run_requests_break_off_at_compactions_alone_and_no_thought_is_lost(
+    office: Office, strategy: Strategy
+) -> None:
+    run = Run(office, strategy=strategy, turn_limit=8)
+    run.length = 2_000
+    compacted: list[int] = []
+    told = count(1)
+    while not isinstance(outcome := await run.leg(), Finished):
+        if isinstance(outcome, ContextFull):
+            assert (await compressed(office, ScriptedModel([summary()]))).status.made_room
+            compacted.append(len(run.server.bodies) + 1)
+            run.ends = len(compacted) == 3
+        else:
+            assert isinstance(outcome, TurnLimit)
+            number = next(told)
+            await tell(office, number, f"Look at basin {number}, too.")
+        assert run.leg_number < 60
+    assert len(compacted) >= 3
+    assert [number for number in run.breaks if number not in compacted] == []
+    assert run.nothing_was_lost
+
+
+async def test_what_a_crash_interrupted_goes_on_behind_the_same_bytes(office: Office) -> None:
+    run = Run(office, turn_limit=40)
+    run.leg_number = 1
+    crashing = replace(office.desk, search=CrashingSearch())
+    with pytest.raises(Crash):
+        await run.attempt(crashing)
+    await update(office, 1, NEWER)
+    run.ends = True
+    assert isinstance(await run.attempt(), Finished)
+    assert run.breaks == []
+    assert run.nothing_was_lost
+
+
+async def test_a_call_that_failed_is_asked_again_with_the_same_bytes_or_more(office: Office) -> None:
+    run = Run(office)
+    await run.leg()
+    good = run.server.answer
+    failing = iter([True, True])
+
+    def answer(body: Body) -> ModelReply:
+        if next(failing, False):
+            raise ConnectionError
+        return good(body)
+
+    run.server.answer = answer
+    run.leg_number += 1
+    for _ in range(2):
+        with pytest.raises((ModelUnavailable, ConnectionError)):
+            await run.attempt()
+    assert isinstance(await run.attempt(), TurnLimit)
+    assert run.breaks == []
+    assert run.nothing_was_lost
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (ToolPolicy(), ToolPolicy(tokens=400)),
+        (ToolPolicy(tokens=400), ToolPolicy()),
+        (ToolPolicy(), ToolPolicy(limits={})),
+    ],
+    ids=["a smaller budget for tools", "a larger one", "the same"],
+)
+async def test_tools_stay_between_compactions_and_follow_at_the_next(
+    office: Office, before: ToolPolicy, after: ToolPolicy
+) -> None:
+    run = Run(office, turn_limit=3)
+    await run.leg(replace(office.desk, policy=before))
+    await run.leg(replace(office.desk, policy=after))
+    assert run.breaks == []
+    assert run.nothing_was_lost
+    assert run.server.bodies[0]["tools"] == run.server.bodies[-1]["tools"]
+
+
+@pytest.mark.parametrize(
+    ("first", "then"), [((), (LongWinded(),)), ((LongWinded(),), ())], ids=["one more", "one that is away"]
+)
+async def test_a_tool_that_comes_or_goes_changes_nothing_before_the_next_compaction(
+    office: Office, first: Sequence[Tool], then: Sequence[Tool]
+) -> None:
+    policy = ToolPolicy(tokens=9_000, more=True)
+    run = Run(office)
+    await run.leg(replace(office.desk, web=first, policy=policy))
+    await run.leg(replace(office.desk, web=then, policy=policy))
+    assert run.breaks == []
+    assert run.nothing_was_lost
+
+
+async def test_a_tool_that_somebody_denies_is_gone_at_once_and_that_is_recorded(office: Office) -> None:
+    run = Run(office)
+    await run.leg()
+    await run.leg(replace(office.desk, policy=ToolPolicy(denied=("list_documents",))))
+    records = [one for one in (await office.transcript()).records if isinstance(one, PromptPrefix)]
+    listed = [{tool.name for tool in record.tools} for record in records]
+    assert listed[0] - listed[1] == {"list_documents"}
+    assert len(run.breaks) == len(records) - 1 == 1
+    assert run.nothing_was_lost, "what was thought before that is left out by us"
+
+
+async def test_after_a_rewind_thinking_from_before_it_is_left_out(office: Office) -> None:
+    run = Run(office)
+    await run.leg()
+    await Rewinder(office.store, office.archive).rewind(office.run_ref(), "m3", "edit-1", keep=True)
+    await run.leg()
+    assert len(run.breaks) == 1
+    assert run.nothing_was_lost
+
+
+async def test_the_prefix_is_recorded_once_between_two_compactions(office: Office) -> None:
+    run = Run(office)
+    for _ in range(3):
+        assert isinstance(await run.leg(), TurnLimit)
+    transcript = await office.transcript()
+    (record,) = (one for one in transcript.records if isinstance(one, PromptPrefix))
+    assert prompt_prefix(transcript) == record
+    assert sent_view(transcript) == view(transcript)
+    outcome = await compressed(office, ScriptedModel([summary()]))
+    if outcome.status is Status.COMPRESSED:
+        assert prompt_prefix(await office.transcript()) is None
