@@ -23,7 +23,7 @@ from temporalio.worker import (
 
 from activities.agents import AgentActivities, ContextActivities
 from activities.attempts import INTERVAL
-from activities.bookkeeping import LedgerActivities, SentActivities
+from activities.bookkeeping import LedgerActivities, SentActivities, StateActivities
 from activities.memory import DocumentActivities, MemoryActivities
 from activities.removal import ForgettingActivities, PersonActivities, RetentionActivities
 from activities.schedules import ScheduleActivities
@@ -41,6 +41,7 @@ from workers.outside import FrontDesk, TemporalAndFiles
 from workers.parts import Parts, SessionScope
 from workflows.board import NoticeWorkflow
 from workflows.delivery import RememberWorkflow
+from workflows.payload_limit import PayloadLimit
 from workflows.removal import ErasePersonWorkflow, ForgetWorkflow, RetentionWorkflow
 from workflows.schedules import ScheduledRunWorkflow
 from workflows.session import SessionWorkflow
@@ -119,7 +120,7 @@ def workflows_worker(shop: Workshop) -> Worker:
     store = shop.store
     runs = partial(running, shop.client)
     ledger, sessions = LedgerActivities(store), SessionActivities(runs, store)
-    sent = SentActivities(store)
+    sent, states = SentActivities(store), StateActivities(store)
     retention = RetentionActivities(days=shop.settings.retention_days, store=store, clock=utc_now, runs=runs)
     return Worker(
         shop.client,
@@ -145,10 +146,12 @@ def workflows_worker(shop: Workshop) -> Worker:
             ForkActivities(store).take_over,
             sent.keep,
             sent.update,
+            states.store,
+            states.load,
             shop.schedules.look,
             shop.schedules.pause,
         ],
-        interceptors=shop.attempts,
+        interceptors=[*shop.attempts, PayloadLimit()],
         max_heartbeat_throttle_interval=NOTICES_HEARD_WITHIN,
         workflow_runner=shop.runner,
         sticky_queue_schedule_to_start_timeout=STICKY,
@@ -196,8 +199,8 @@ def context_worker(shop: Workshop, parts: Parts) -> Worker:
             memory.search,
             memory.count,
             DocumentActivities(parts.librarian).remember,
-            ReportActivities(parts.publisher).store,
-            RewindActivities(parts.rewinder).reopen,
+            ReportActivities(parts.publisher, shop.store).store,
+            RewindActivities(parts.rewinder, shop.store).reopen,
             forgetting.forget,
             forgetting.forget_passages,
             forgetting.tidy_up,
