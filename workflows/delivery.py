@@ -121,7 +121,8 @@ async def sent_back(board: Board) -> bool:
 async def settle_oversight(board: Board) -> None:
     """What was stopped while it was under way: the store says what it spent."""
     if run_id := board.state.oversight.under_way:
-        board.change(paid(board.state, run_id, await _spent(board)))
+        totals = await _spent(board)
+        board.change(paid(board.state, run_id, totals))
 
 
 def _reason(error: ActivityError) -> str:

@@ -90,9 +90,9 @@ class Deliver(Value):
 Move = RunLeg | Compact | Edit | AskMoney | Delegate | AskPerson | Deliver
 
 
-LISTED_COMPACTIONS = 10
+LISTED_COMPACTIONS = 5
 """A run lists its newest compactions; earlier ones are totals, so that its state does not grow with its age."""
-LISTED_NOTES = 50
+LISTED_NOTES = 20
 """The same of its notes, all of which its task has taken over."""
 MAX_FUTILE_COMPACTIONS = 3
 """Compactions in a row without a turn between them; then what there is gets delivered."""

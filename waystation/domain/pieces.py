@@ -22,7 +22,13 @@ class Part(Value):
     """One part of a JSON value and its place. A second text at the same place continues the first."""
 
     path: Path
-    value: JsonValue
+    text: str
+    """The part as JSON, in ASCII. As a value it would be validated again wherever it crosses, which takes long."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it has."""
+        return len(self.text) + sum(len(str(key)) + 4 for key in self.path)
 
 
 class Piece(Value):
@@ -37,49 +43,45 @@ class StateRef(Value):
     pieces: tuple[str, ...]
 
 
-def json_size(value: JsonValue) -> int:
-    """Upper bound of the value's size as JSON, in bytes: characters beyond ASCII count as they are escaped."""
-    return len(json.dumps(value))
-
-
 def split(body: JsonValue, most: int = PIECE_BYTES) -> tuple[Piece, ...]:
     """The value in pieces of at most `most` bytes each."""
     pieces, parts, size = list[Piece](), list[Part](), 0
     for part in _parts((), body, most // 2):
-        added = json_size(list(part.path)) + json_size(part.value)
-        if parts and size + added > most:
+        if parts and size + part.size > most:
             pieces.append(Piece(parts=tuple(parts)))
             parts, size = [], 0
         parts.append(part)
-        size += added
+        size += part.size
     return (*pieces, Piece(parts=tuple(parts)))
 
 
 def _parts(path: Path, value: JsonValue, most: int) -> Iterator[Part]:
-    if json_size(value) <= most:
-        yield Part(path=path, value=value)
+    text = json.dumps(value)
+    if len(text) <= most:
+        yield Part(path=path, text=text)
         return
     match value:
         case dict():
-            yield Part(path=path, value={})
+            yield Part(path=path, text="{}")
             for key, inside in value.items():
                 yield from _parts((*path, key), inside, most)
         case list():
-            yield Part(path=path, value=[])
+            yield Part(path=path, text="[]")
             for index, inside in enumerate(value):
                 yield from _parts((*path, index), inside, most)
         case str():
             step = most // 12  # the longest escape of one character
-            yield from (Part(path=path, value=value[start : start + step]) for start in range(0, len(value), step))
+            for start in range(0, len(value), step):
+                yield Part(path=path, text=json.dumps(value[start : start + step]))
         case _:
-            yield Part(path=path, value=value)
+            yield Part(path=path, text=text)
 
 
 def joined(pieces: Iterable[Piece]) -> JsonValue:
     """The value that was split. Raises ValueError where a piece is missing or the order is another."""
     root: dict[str, JsonValue] = {}
     for part in (part for piece in pieces for part in piece.parts):
-        _place(root, ("", *part.path), part.value)
+        _place(root, ("", *part.path), json.loads(part.text))
     if "" not in root:
         raise ValueError("there are no pieces")
     return root[""]

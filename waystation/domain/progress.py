@@ -35,8 +35,8 @@ from waystation.domain.task_state import TaskState
 from waystation.domain.transcript import Charge, Intent
 from waystation.domain.value import Value
 
-SILENT = timedelta(seconds=12)
-"""Three heartbeats: whoever has not been heard of for so long may be gone."""
+SILENT = timedelta(seconds=30)
+"""One and a half heartbeats: an agent that was not heard of for longer may be gone."""
 
 
 class Doing(Value):
@@ -191,7 +191,12 @@ def bounded(progress: TaskProgress, most: int = PROGRESS_BYTES) -> TaskProgress:
         if _size(shorter) <= most:
             return shorter
     while shorter.steps or shorter.approvals:  # nothing but open requests and agents at work is left
-        halves = {"approvals": shorter.approvals[: len(shorter.approvals) // 2], "steps": _half(shorter.steps)}
+        earlier = {"": sum(shorter.earlier_compactions.values(), CompactionTotals())}
+        halves = {
+            "earlier_compactions": earlier,
+            "approvals": shorter.approvals[: len(shorter.approvals) // 2],
+            "steps": _half(shorter.steps),
+        }
         shorter = shorter.model_copy(update=halves)
         if _size(shorter) <= most:
             break
