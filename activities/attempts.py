@@ -89,7 +89,7 @@ def _category(error: WaystationError) -> ApplicationErrorCategory:
 
 
 INTERVAL = timedelta(seconds=4)
-"""Also the longest that an activity goes on after its cancellation: the answer to a heartbeat brings the word."""
+"""Between two heartbeats in the process. How many of them reach the server, the worker decides."""
 BREATH = 0.5
 """Seconds between two heartbeats, however much happens. The SDK sends one in an interval, with the newest details."""
 

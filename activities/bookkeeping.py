@@ -4,14 +4,16 @@ from pydantic import ValidationError
 from temporalio import activity
 
 from activities.attempts import reported
+from waystation.agents.task_states import load_piece, store_piece
 from waystation.domain.budget import RunTotals
 from waystation.domain.compaction.outcome import ContextEdit
 from waystation.domain.documents import DocumentSet, DocumentsUpdate
 from waystation.domain.errors import TextMissing
 from waystation.domain.leg import RunRef
 from waystation.domain.ownership import Installation, OfTask
+from waystation.domain.pieces import Piece
 from waystation.domain.signals import Words
-from waystation.domain.task import MAX_TELLING, Approval, AuditEntry, Refusal, Telling
+from waystation.domain.task import MAX_TELLING, Approval, AuditEntry, Refusal, TaskRef, Telling
 from waystation.domain.value import Value
 from waystation.ports import Store
 
@@ -53,6 +55,39 @@ class LedgerActivities:
         with reported():
             for entry in (*request.entries, *request.approvals, *request.refusals, *request.edits):
                 await self._store.audit(request.task_id, entry)
+
+
+class StatePiece(Value):
+    """One piece of a task's state, to be stored."""
+
+    ref: TaskRef
+    piece: Piece
+
+
+class StatePieceRef(Value):
+    """One piece of a task's state in the store, by its content hash."""
+
+    ref: TaskRef
+    blob: str
+
+
+class StateActivities:
+    """Carries a task's state between its workflow and the store, one piece at a time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @activity.defn(name="StoreStatePiece")
+    async def store(self, request: StatePiece) -> str:
+        """Store it and return its content hash."""
+        with reported():
+            return await store_piece(self._store, request.piece, request.ref.reader)
+
+    @activity.defn(name="LoadStatePiece")
+    async def load(self, request: StatePieceRef) -> Piece:
+        """Load it."""
+        with reported():
+            return await load_piece(self._store, request.blob, request.ref.reader)
 
 
 UNKNOWN_MESSAGE = (

@@ -13,10 +13,12 @@ from temporalio import activity
 
 from activities.attempts import reported
 from waystation.agents.editor import Rewinder
+from waystation.agents.task_states import store_state
 from waystation.domain.amount import Amount
 from waystation.domain.continuation import TaskRewind
 from waystation.domain.errors import StoreError
 from waystation.domain.ownership import Installation
+from waystation.domain.pieces import StateRef
 from waystation.domain.session import Settlement
 from waystation.domain.task import TaskRef
 from waystation.domain.task_state import TaskState
@@ -71,23 +73,24 @@ class ForkActivities:
         self._store = store
 
     @activity.defn(name="TakeOverFork")
-    async def take_over(self, ref: TaskRef) -> TaskState:
-        """The state that was stored with the task when it was forked: the steps themselves are in the store, too."""
+    async def take_over(self, ref: TaskRef) -> StateRef:
+        """Where the state is that was stored with the task when it was forked: its steps are in the store, too."""
         with reported():
             row = await self._store.task(ref.task_id, ref.reader)
             if row.progress is None or row.progress.state is None:
                 raise StoreError(f"{ref.task_id} was forked, but the store has no state for it to begin with")
-            return TaskState.model_validate_json(await self._store.get_text(row.progress.state, ref.reader))
+            state = TaskState.model_validate_json(await self._store.get_text(row.progress.state, ref.reader))
+            return await store_state(self._store, state, ref.reader)
 
 
 class RewindActivities:
     """Tasks that go on."""
 
-    def __init__(self, rewinder: Rewinder) -> None:
-        self._rewinder = rewinder
+    def __init__(self, rewinder: Rewinder, store: Store) -> None:
+        self._rewinder, self._store = rewinder, store
 
     @activity.defn(name="ReopenTask")
-    async def reopen(self, asked: TaskRewind) -> TaskState:
-        """Take the agent back, let those that built on it begin anew, and say from where the task goes on."""
+    async def reopen(self, asked: TaskRewind) -> StateRef:
+        """Take the agent back, let those that built on it begin anew, and store the state to go on from."""
         with reported():
-            return await self._rewinder.reopen(asked)
+            return await store_state(self._store, await self._rewinder.reopen(asked), asked.ref.reader)

@@ -20,16 +20,18 @@ from activities.attempts import beating, reported
 from waystation.agents.oversight import Reviewer, Reviser
 from waystation.agents.planner import PlanMade, Planner
 from waystation.agents.publisher import Published, Publisher
+from waystation.agents.task_states import load_state
 from waystation.domain.amount import Limit
 from waystation.domain.errors import WebhookUnavailable, WrongStore
 from waystation.domain.models import PRICES, Price
 from waystation.domain.notices import Notice
+from waystation.domain.pieces import StateRef
 from waystation.domain.plan import EditedPlan, PlanEdit, Revised
-from waystation.domain.privacy import Place, cut
+from waystation.domain.privacy import Place, Policy, cut
+from waystation.domain.progress import progress_of
 from waystation.domain.reviews import Reviewed, ReviewRequest, RevisionRequest
 from waystation.domain.session import Admitted, Equipment
-from waystation.domain.task import TaskProgress, TaskRef
-from waystation.domain.task_state import TaskState
+from waystation.domain.task import TaskRef
 from waystation.domain.value import Value
 from waystation.ports import Notifier, Redactor, Store
 
@@ -130,28 +132,33 @@ class OversightActivities:
 
 
 class PublishRequest(Value):
-    """How the task ended."""
+    """Which task to report on. How it ended is in the store, since it grows with the task."""
 
     ref: TaskRef
-    progress: TaskProgress
-    state: TaskState | None = None
-    """What it goes on from if it is taken back."""
-    at: datetime | None = None
-    """The moment."""
+    state: StateRef
+    """In which the task ended, and from which it goes on if it is taken back."""
+    title: str
+    privacy: Policy | None = None
+    at: datetime
+    """When it ended."""
 
 
 class ReportActivities:
     """Reports."""
 
-    def __init__(self, publisher: Publisher) -> None:
-        self._publisher = publisher
+    def __init__(self, publisher: Publisher, store: Store) -> None:
+        self._publisher, self._store = publisher, store
 
     @activity.defn(name="StoreReport")
     async def store(self, request: PublishRequest) -> Published:
         """Assemble, check and store the report, and how the task ended."""
         async with beating():
             with reported():
-                return await self._publisher.publish(request.ref, request.progress, request.state, request.at)
+                ref = request.ref
+                terms = (await self._store.task(ref.task_id, ref.reader)).terms
+                state = await load_state(self._store, request.state, ref.reader)
+                progress = progress_of(state, ref, terms, request.title, request.privacy)
+                return await self._publisher.publish(ref, progress, state, request.at)
 
 
 class NoticeActivities:

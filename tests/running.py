@@ -52,7 +52,7 @@ from waystation.settings import Settings
 from waystation.testing import ListMeter, PlainRedactor
 from workers.outside import opened_notices
 from workers.parts import Parts
-from workers.queues import WORKER_WITH_PARTS, Workshop, workflows_worker
+from workers.queues import DEV_TIMING, WORKER_WITH_PARTS, WorkerTiming, Workshop, workflows_worker
 from workers.sandbox import sandboxed
 from workers.wiring import polling
 from workflows.session import SessionWorkflow
@@ -219,11 +219,12 @@ async def working(
     runner: WorkflowRunner | None = None,
     search_attributes: bool = True,
     settings: Settings | None = None,
+    timing: WorkerTiming = DEV_TIMING,
 ) -> AsyncGenerator[None]:
     """All workers, polling."""
     settings = settings or Settings()
     async with opened_notices(settings, Target(ClientConfigProfile(), settings.temporal_ui)) as notices:
-        shop = Workshop(client, parts.store, settings, runner or sandboxed(), search_attributes, notices)
+        shop = Workshop(client, parts.store, settings, runner or sandboxed(), search_attributes, notices, timing)
         async with polling([workflows_worker(shop), *(build(shop, parts) for build in WORKER_WITH_PARTS.values())]):
             yield
 

@@ -11,6 +11,7 @@ Where spans go: OpenTelemetry's own variables say that, and are only looked at h
 
 import os
 from collections.abc import Mapping
+from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -34,7 +35,7 @@ from waystation.domain.presets import DEFAULT_AGENT_BUDGET, DEFAULT_BUDGET, TRIG
 from waystation.domain.roles import step_roles
 from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW
 from waystation.domain.value import malformed
-from waystation.settings_models import ModelSettings
+from waystation.settings_models import LONGEST_SILENCE, ModelSettings
 from waystation.settings_sections import (
     AccessSettings,
     AgentSettings,
@@ -219,6 +220,13 @@ class Settings(
     )
     agents_at_once: int = Field(default=32, ge=1, description="Legs and plans that a worker carries out at once.")
     contexts_at_once: int = Field(default=4, ge=1, description="Compactions that a worker carries out at once.")
+    stop_grace: float | None = Field(
+        default=None,
+        ge=0,
+        le=LONGEST_SILENCE,
+        description="Seconds that a stopping worker waits for calls in flight, which are paid also when they are given "
+        "up; by default as long as a model may be silent. `dev` and `up` wait 20 seconds.",
+    )
     target_memory: float | None = Field(
         default=None, gt=0, le=1, description="Share of memory from which on a worker takes on no more; 0.8 is sound."
     )
@@ -253,6 +261,12 @@ class Settings(
         url = self.store_url or f"sqlite:///{self.home / 'waystation.db'}"
         scheme, separator, place = url.partition("://")
         return DRIVERS.get(scheme.partition("+")[0], scheme) + separator + place
+
+    @property
+    def worker_grace(self) -> timedelta:
+        """How long a stopping worker waits for calls in flight: whether a task thinks is not known here."""
+        longest = max(self.model_patience, self.model_patience_thinking)
+        return timedelta(seconds=longest if self.stop_grace is None else self.stop_grace)
 
     @property
     def tells(self) -> bool:

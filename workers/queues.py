@@ -22,8 +22,7 @@ from temporalio.worker import (
 )
 
 from activities.agents import AgentActivities, ContextActivities
-from activities.attempts import INTERVAL
-from activities.bookkeeping import LedgerActivities, SentActivities
+from activities.bookkeeping import LedgerActivities, SentActivities, StateActivities
 from activities.memory import DocumentActivities, MemoryActivities
 from activities.removal import ForgettingActivities, PersonActivities, RetentionActivities
 from activities.schedules import ScheduleActivities
@@ -41,6 +40,7 @@ from workers.outside import FrontDesk, TemporalAndFiles
 from workers.parts import Parts, SessionScope
 from workflows.board import NoticeWorkflow
 from workflows.delivery import RememberWorkflow
+from workflows.payload_limit import PayloadLimit
 from workflows.removal import ErasePersonWorkflow, ForgetWorkflow, RetentionWorkflow
 from workflows.schedules import ScheduledRunWorkflow
 from workflows.session import SessionWorkflow
@@ -68,10 +68,26 @@ def tuning(settings: Settings, at_once: int) -> Tuning:
     return Tuning(slots, PollerBehaviorAutoscaling())
 
 
-GRACE = timedelta(seconds=20)
-"""So long legs may take to reach a turn boundary when the worker stops."""
-STICKY = timedelta(seconds=2)
-"""So long the server waits for the worker that knows a workflow before it asks any other: a killed one never comes."""
+class WorkerTiming(NamedTuple):
+    """How a worker stops, and how often the server hears of its activities."""
+
+    grace: timedelta
+    """How long activities may go on after the worker was told to stop. A call in flight that is given up is paid."""
+    heartbeats: timedelta
+    """How often a heartbeat reaches the server at most. Its answer tells an activity that it was cancelled."""
+
+
+DEV_TIMING = WorkerTiming(grace=timedelta(seconds=20), heartbeats=timedelta(seconds=4))
+"""For one person at one machine: stopping and cancelling are quick, and there is no load that would matter."""
+HEARTBEATS = timedelta(seconds=20)
+"""Each heartbeat is a write of the server's. Well under the time-out (`workflows.options`), so that one may be lost."""
+
+
+def timing_of(settings: Settings) -> WorkerTiming:
+    """Timing of workers that serve a team."""
+    return WorkerTiming(grace=settings.worker_grace, heartbeats=HEARTBEATS)
+
+
 NOTICES_HEARD_WITHIN = timedelta(milliseconds=100)
 """So soon the server knows who took a notice, for the attempt after one whose worker was killed."""
 _PREFIX = "waystation-"
@@ -88,6 +104,7 @@ class Workshop:
     search_attributes: bool
     """Whether workflows may set them."""
     notices: NoticeActivities
+    timing: WorkerTiming
     attempts: Sequence[Interceptor] = ()
     """Told of every attempt at an activity."""
 
@@ -119,7 +136,7 @@ def workflows_worker(shop: Workshop) -> Worker:
     store = shop.store
     runs = partial(running, shop.client)
     ledger, sessions = LedgerActivities(store), SessionActivities(runs, store)
-    sent = SentActivities(store)
+    sent, states = SentActivities(store), StateActivities(store)
     retention = RetentionActivities(days=shop.settings.retention_days, store=store, clock=utc_now, runs=runs)
     return Worker(
         shop.client,
@@ -145,14 +162,15 @@ def workflows_worker(shop: Workshop) -> Worker:
             ForkActivities(store).take_over,
             sent.keep,
             sent.update,
+            states.store,
+            states.load,
             shop.schedules.look,
             shop.schedules.pause,
         ],
-        interceptors=shop.attempts,
+        interceptors=[*shop.attempts, PayloadLimit()],
         max_heartbeat_throttle_interval=NOTICES_HEARD_WITHIN,
         workflow_runner=shop.runner,
-        sticky_queue_schedule_to_start_timeout=STICKY,
-        graceful_shutdown_timeout=GRACE,
+        graceful_shutdown_timeout=shop.timing.grace,
     )
 
 
@@ -174,8 +192,8 @@ def agents_worker(shop: Workshop, parts: Parts) -> Worker:
         ],
         tuner=taken_on.slots,
         activity_task_poller_behavior=taken_on.polling,
-        max_heartbeat_throttle_interval=INTERVAL,
-        graceful_shutdown_timeout=GRACE,
+        max_heartbeat_throttle_interval=shop.timing.heartbeats,
+        graceful_shutdown_timeout=shop.timing.grace,
     )
 
 
@@ -196,8 +214,8 @@ def context_worker(shop: Workshop, parts: Parts) -> Worker:
             memory.search,
             memory.count,
             DocumentActivities(parts.librarian).remember,
-            ReportActivities(parts.publisher).store,
-            RewindActivities(parts.rewinder).reopen,
+            ReportActivities(parts.publisher, shop.store).store,
+            RewindActivities(parts.rewinder, shop.store).reopen,
             forgetting.forget,
             forgetting.forget_passages,
             forgetting.tidy_up,
@@ -208,8 +226,8 @@ def context_worker(shop: Workshop, parts: Parts) -> Worker:
         ],
         tuner=taken_on.slots,
         activity_task_poller_behavior=taken_on.polling,
-        max_heartbeat_throttle_interval=INTERVAL,
-        graceful_shutdown_timeout=GRACE,
+        max_heartbeat_throttle_interval=shop.timing.heartbeats,
+        graceful_shutdown_timeout=shop.timing.grace,
     )
 
 

@@ -31,7 +31,7 @@ from waystation.stores import data_converter, first_key, opened_store, require_k
 from workers.health import Gauge, Health, sampled, served_health
 from workers.outside import opened_notices
 from workers.parts import Parts, opened_parts
-from workers.queues import WORKER_WITH_PARTS, Workshop, served_queues, workflows_worker
+from workers.queues import WORKER_WITH_PARTS, WorkerTiming, Workshop, served_queues, timing_of, workflows_worker
 from workers.sandbox import sandboxed
 from workers.shutdown import stop_on_signals
 
@@ -53,8 +53,10 @@ async def serve(settings: Settings, say: Callable[[str], None]) -> None:
 
 
 @asynccontextmanager
-async def running_workers(settings: Settings) -> AsyncGenerator[Client]:
+async def running_workers(settings: Settings, timing: WorkerTiming | None = None) -> AsyncGenerator[Client]:
     """The workers of this process, polling; at the end they finish their turns and yield.
+
+    `timing` is that of the settings unless given.
 
     Raises:
         Unreachable: no Temporal server answers, or it does not have the namespace.
@@ -73,7 +75,8 @@ async def running_workers(settings: Settings) -> AsyncGenerator[Client]:
         notices = await stack.enter_async_context(opened_notices(settings, target))
         attributes = await ensure_search_attributes(client)
         attempts = [await stack.enter_async_context(_attempts())] if traces is not None else []
-        shop = Workshop(client, store, settings, sandboxed(), attributes, notices, attempts)
+        timing = timing or timing_of(settings)
+        shop = Workshop(client, store, settings, sandboxed(), attributes, notices, timing, attempts)
         workers = [workflows_worker(shop)] if WORKFLOWS_QUEUE in queues else []
         parts: Parts | None = None
         if with_parts := sorted(queues & WORKER_WITH_PARTS.keys()):

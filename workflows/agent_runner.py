@@ -50,7 +50,8 @@ async def work_as_child(board: Board, step_id: str) -> None:
         if not child.done():
             with suppress(ApplicationError):  # it has come back in the same moment
                 await child.signal(SubagentWorkflow.call_back)
-        board.keep((await child).model_copy(update={"edits": board.run(step_id).edits}))
+        worked = await child
+        board.keep(worked.model_copy(update={"edits": board.run(step_id).edits}))
     except asyncio.CancelledError:
         child.cancel()
         await asyncio.gather(child, return_exceptions=True)

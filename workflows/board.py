@@ -1,6 +1,7 @@
 """A task's state inside its workflow, its display, and who is told: details, search attributes, audit and notices."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
@@ -26,7 +27,7 @@ from waystation.domain.delegation import Teammate, team_of
 from waystation.domain.details import details
 from waystation.domain.loans import lending
 from waystation.domain.notices import Event, Notice
-from waystation.domain.progress import progress_of
+from waystation.domain.progress import bounded, progress_of
 from waystation.domain.signals import is_sealed
 from waystation.domain.task import Approval, AuditEntry, TaskPhase, TaskProgress
 from waystation.domain.task_state import TaskState
@@ -37,6 +38,10 @@ PHASE = SearchAttributeKey.for_keyword(names.PHASE_ATTRIBUTE)
 TOKENS = SearchAttributeKey.for_int(names.TOKENS_ATTRIBUTE)
 COST = SearchAttributeKey.for_float(names.COST_ATTRIBUTE)
 PENDING = SearchAttributeKey.for_int(names.PENDING_ATTRIBUTE)
+
+
+AUDITED_AT_ONCE = 20
+"""Entries in one payload. Each has a few kilobytes at most."""
 
 
 def first_attributes(session: str) -> TypedSearchAttributes:
@@ -51,10 +56,13 @@ class Board:
 
     def __init__(self, start: TaskStart) -> None:
         self.start = start
-        self.state = lending(start.state or TaskState(account=Account(limit=start.terms.budget)), start.terms)
+        self.state = lending(TaskState(account=Account(limit=start.terms.budget)), start.terms)
+        self.ready = False
+        """The state is there. Until then a message would change a state that is about to be replaced: handlers wait."""
         self.parking = False
         """The workflow wants to continue as new: nothing new is started, and waiting agents come back."""
         self._shown: tuple[str, int, int, int | None] | None = None
+        self._to_show = False
 
     @property
     def stopping(self) -> bool:
@@ -63,13 +71,9 @@ class Board:
 
     @property
     def progress(self) -> TaskProgress:
-        """What people see."""
-        return self.progress_in(self.state)
-
-    def progress_in(self, state: TaskState) -> TaskProgress:
-        """What they would see in this state."""
+        """What people see, in a bounded size."""
         start = self.start
-        return progress_of(state, start.ref, start.terms, start.title, start.privacy)
+        return bounded(progress_of(self.state, start.ref, start.terms, start.title, start.privacy))
 
     @property
     def standing(self) -> Circumstances:
@@ -110,9 +114,28 @@ class Board:
         """An agent run as it is from now on, shown at once."""
         self.change(self.state.with_run(run))
 
+    def begin(self, state: TaskState | None) -> None:
+        """The task goes on from this state, or begins where there is none; messages take effect from now on."""
+        if state is not None:
+            self.change(state)
+        self.ready = True
+
+    async def until_ready(self) -> None:
+        """Return when the state is there."""
+        await workflow.wait_condition(lambda: self.ready)
+
     def change(self, state: TaskState) -> None:
-        """The new state, shown at once."""
+        """Replace the state by one that was made of the present one: no await may lie between.
+
+        What people see follows once for all changes of a moment: with a hundred agents it takes long to put together.
+        """
         self.state = state
+        if not self._to_show:
+            self._to_show = True
+            asyncio.get_running_loop().call_soon(self._show)
+
+    def _show(self) -> None:
+        self._to_show = False
         workflow.set_current_details(details(self.progress))
         self._upsert()
 
@@ -135,8 +158,15 @@ class Board:
 
 async def record(board: Board, *entries: AuditEntry) -> None:
     """Keep requests, answers, edits and what was refused in the store's audit trail."""
-    request = AuditRequest(task_id=board.task_id, entries=entries)
-    await workflow.execute_activity_method(LedgerActivities.audit, request, **named(SHORT, "keep the audit trail"))
+    for batch in _batches(entries):
+        request = AuditRequest(task_id=board.task_id, entries=batch)
+        await workflow.execute_activity_method(LedgerActivities.audit, request, **named(SHORT, "keep the audit trail"))
+
+
+def _batches(entries: Sequence[AuditEntry]) -> Iterator[tuple[AuditEntry, ...]]:
+    """One message may answer many requests, and repeats its note in each of them."""
+    for start in range(0, len(entries), AUDITED_AT_ONCE):
+        yield tuple(entries[start : start + AUDITED_AT_ONCE])
 
 
 WorkflowT = TypeVar("WorkflowT")

@@ -38,6 +38,7 @@ from waystation.domain.task_state import merged
 from workflows.approvals import BudgetGate, agreement_on
 from workflows.board import Board, leave_to_child, tell_of_end
 from workflows.options import CONTEXT, LEG, REPORT, SHORT, named
+from workflows.stored_state import store_state
 from workflows.subagent import cause_of
 
 
@@ -120,7 +121,8 @@ async def sent_back(board: Board) -> bool:
 async def settle_oversight(board: Board) -> None:
     """What was stopped while it was under way: the store says what it spent."""
     if run_id := board.state.oversight.under_way:
-        board.change(paid(board.state, run_id, await _spent(board)))
+        totals = await _spent(board)
+        board.change(paid(board.state, run_id, totals))
 
 
 def _reason(error: ActivityError) -> str:
@@ -147,7 +149,7 @@ class Ending:
         """Store the report and how the task ended, and tell of it: also where that cannot be stored."""
         try:
             await self._store(phase)
-        except ActivityError as error:
+        except (ActivityError, ApplicationError) as error:
             if not is_cancelled_exception(error):
                 await tell_of_end(self._board, TaskPhase.FAILED, cause_of(error))
             raise
@@ -166,10 +168,10 @@ class Ending:
         await self._settle_runs()
         await self._bring_passages_in()
         board, start = self._board, self._board.start
-        ended = board.progress_in(board.state.ended(phase))
+        ended = await store_state(start.ref, board.state.ended(phase))
         published = await workflow.execute_activity_method(
             ReportActivities.store,
-            PublishRequest(ref=start.ref, progress=ended, state=board.state.ended(phase), at=workflow.now()),
+            PublishRequest(ref=start.ref, state=ended, title=start.title, privacy=start.privacy, at=workflow.now()),
             **named(REPORT, "check citations, store the report"),
         )
         over, version = board.state.ended(phase), published.version
@@ -179,7 +181,8 @@ class Ending:
 
     async def fail(self, error: BaseException) -> NoReturn:
         """The work could not even be planned: store that, then fail so that everybody sees it."""
-        reason = cause_of(error) if isinstance(error, ActivityError) else type(error).__name__
+        known = isinstance(error, ActivityError | ApplicationError)
+        reason = cause_of(error) if known else type(error).__name__
         self._board.change(self._board.state.with_(notes=merged(self._board.state.notes, (reason,))))
         await self.finish(TaskPhase.FAILED, reason)
         raise ApplicationError(reason, type="TaskFailed", non_retryable=True)
@@ -200,8 +203,7 @@ class Ending:
 
     async def _bring_passages_in(self) -> None:
         """Passages that could not be written when they were made. If memory is still down, the report says so."""
-        made = [outcome for run in self._board.state.runs.values() for outcome in run.compactions if outcome.passages]
-        if not made:
+        if not any(run.all_compactions.passages for run in self._board.state.runs.values()):
             return
         drained = await workflow.execute_activity_method(
             MemoryActivities.drain, **named(CONTEXT, "bring waiting passages into memory")

@@ -15,8 +15,8 @@ PATIENT = RetryPolicy(
 )
 """Retried until it works: a provider may be down for hours, and a task that waits costs nothing. What cannot work is
 marked as final where it is raised."""
-HEARTBEAT = timedelta(seconds=20)
-"""So long a dead worker goes unnoticed."""
+HEARTBEAT = timedelta(seconds=45)
+"""Maximum time until a dead worker is detected. Heartbeats reach the server every 20 seconds: one may be lost."""
 
 LEG = ActivityConfig(
     task_queue=AGENTS_QUEUE,

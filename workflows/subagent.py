@@ -96,9 +96,9 @@ class AgentWork:
         self._board.keep(self._run.settled(totals).cannot_go_on(cause_of(error)))
 
 
-def cause_of(error: ActivityError) -> str:
-    """Why an activity failed, as its error says: our errors hold values, never content."""
-    cause = error.cause
+def cause_of(error: ActivityError | ApplicationError) -> str:
+    """Why an activity failed, or could not be scheduled, as its error says: our errors hold values, never content."""
+    cause = error if isinstance(error, ApplicationError) else error.cause
     if isinstance(cause, ApplicationError):
         return f"{cause.type}: {cause.message}"
     return type(cause).__name__ if cause is not None else "the activity failed"

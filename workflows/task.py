@@ -6,7 +6,7 @@ import asyncio
 
 from pydantic import JsonValue
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, is_cancelled_exception
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from activities.bookkeeping import SentActivities, TellRequest, UpdateRequest
 from activities.sessions import ForkActivities, RewindActivities
@@ -29,6 +29,7 @@ from workflows.approvals import BudgetGate, ask_about_plan, wait_for_agreement
 from workflows.board import Board, record
 from workflows.delivery import Ending, despite_cancellation, revise_if_due, sent_back
 from workflows.options import CONTEXT_SHORT, LEG, SHORT, heed_cancellation, named
+from workflows.stored_state import load_state, store_state
 
 
 class Crew:
@@ -86,7 +87,9 @@ class Inbox:
 
     async def take(self, signal: Signal[InputT], sent: tuple[JsonValue, ...]) -> None:
         """Have it take effect. What came unencrypted where it must not is refused."""
-        board, now = self._board, workflow.now()
+        board = self._board
+        await board.until_ready()
+        now = workflow.now()
         if board.takes(sent):
             answer = signal.answer(SentTo(board.state, board.standing, now), whole(sent))
         else:
@@ -132,22 +135,24 @@ class Inbox:
         await record(self._board, refused)
 
 
-async def _reopened(start: TaskStart) -> TaskState | None:
-    """The state of a finished task to go on from; None for one that begins. Where this fails, it ended as it had."""
-    rewind = start.rewind
-    if start.state is not None or rewind is None:
-        return None
-    summary = f"{rewind.agent}: go back to {rewind.message}"
-    return await workflow.execute_activity_method(RewindActivities.reopen, rewind, **named(CONTEXT_SHORT, summary))
-
-
-async def taken_over(start: TaskStart) -> TaskState | None:
-    """The state of a fork to begin with, or None for the one that there is."""
-    if start.state is not None or start.rewind is not None or not start.forked:
-        return None
-    summary = "take over finished steps of another task"
-    state = await workflow.execute_activity_method(ForkActivities.take_over, start.ref, **named(SHORT, summary))
-    return lending(state, start.terms) if start.terms.asks_last else state
+async def _state_to_go_on_from(start: TaskStart) -> TaskState | None:
+    """The state of the run before, of a finished task that is reopened, or of a fork; None for a task that begins."""
+    if start.state is not None:
+        return await load_state(start.ref, start.state)
+    if start.rewind is not None:
+        summary = f"{start.rewind.agent}: go back to {start.rewind.message}"
+        reopened = await workflow.execute_activity_method(
+            RewindActivities.reopen, start.rewind, **named(CONTEXT_SHORT, summary)
+        )
+        return await load_state(start.ref, reopened)
+    if start.forked:
+        summary = "take over finished steps of another task"
+        taken_over = await workflow.execute_activity_method(
+            ForkActivities.take_over, start.ref, **named(SHORT, summary)
+        )
+        state = await load_state(start.ref, taken_over)
+        return lending(state, start.terms) if start.terms.asks_last else state
+    return None
 
 
 @workflow.defn(name="Task")
@@ -165,9 +170,10 @@ class TaskWorkflow:
     @workflow.run
     async def run(self, start: TaskStart) -> TaskProgress:
         """Work until the report is stored; cancelled or failed, store what there is."""
-        self._board.change(await _reopened(start) or self._board.state)
         try:
-            self._board.change(await taken_over(start) or self._board.state)
+            # A cancellation waits for it: what there is to report, and what was spent, is not known before.
+            self._board.begin(await despite_cancellation(_state_to_go_on_from(start)))
+            heed_cancellation()
             await self._plan(start)
             heed_cancellation()
             if not await wait_for_agreement(self._board):
@@ -175,8 +181,12 @@ class TaskWorkflow:
             await self._steps(start)
             while await sent_back(self._board):
                 await self._steps(start)
-        except (ActivityError, asyncio.CancelledError) as error:
-            self._board.change(self._board.state.with_(cancelled=True))
+        except (ActivityError, ApplicationError, asyncio.CancelledError) as error:
+            nothing_reopened = start.rewind is not None and start.state is None and not self._board.ready
+            self._board.begin(self._board.state.with_(cancelled=True))
+            if nothing_reopened:  # it has ended as it had; who sent it something meanwhile hears that
+                await workflow.wait_condition(workflow.all_handlers_finished)
+                raise
             await self._crew.stop()
             if is_cancelled_exception(error):
                 await self._ending.finish(TaskPhase.CANCELLED)
@@ -220,14 +230,16 @@ class TaskWorkflow:
         await self._inbox.take(signals.UPDATE, sent)
 
     @workflow.signal(description="The session's answer to an ask of this task. Sent by the session.")
-    def budget_answer(self, *sent: JsonValue) -> None:
+    async def budget_answer(self, *sent: JsonValue) -> None:
         """What the session gives."""
+        await self._board.until_ready()
         if self._board.takes(sent) and (answer := read(SessionAnswer, sent)) is not None:
             self._board.change(self._board.state.session_answered(answer))
 
     @workflow.signal(description="How far a subagent of this task is. Sent by the subagent.")
-    def subagent_news(self, *sent: JsonValue) -> None:
+    async def subagent_news(self, *sent: JsonValue) -> None:
         """Its spending counts at once."""
+        await self._board.until_ready()
         if self._board.takes(sent) and (news := read(SubagentNews, sent)) is not None:
             self._board.change(progressed(self._board.state, news))
 
@@ -262,8 +274,13 @@ class TaskWorkflow:
                 await self._continue_as_new(start)
 
     async def _continue_as_new(self, start: TaskStart) -> None:
-        await workflow.wait_condition(workflow.all_handlers_finished)
-        workflow.continue_as_new(start.model_copy(update={"state": self._board.state}))
+        """Does not return. What comes while the state is stored changes it: then it is stored again."""
+        while True:
+            await workflow.wait_condition(workflow.all_handlers_finished)
+            state = self._board.state
+            stored = await store_state(start.ref, state)
+            if self._board.state is state and workflow.all_handlers_finished():
+                workflow.continue_as_new(start.model_copy(update={"state": stored}))
 
     def _start_ready(self, start: TaskStart) -> None:
         state = self._board.state

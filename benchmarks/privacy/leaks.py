@@ -291,7 +291,7 @@ def prove() -> None:
 def _shown(planted: Seeds, seen: Seen, how: str) -> int:
     progress = seen.progress
     assert progress is not None
-    made = sum(one.status.made_room for one in progress.compactions)
+    made = progress.all_compactions.made_room
     rows, leaked = list[tuple[str, str, int, int, str]](), 0
     for place in sorted(seen.texts):
         found, names = seen.leaks(place, planted.values), seen.leaks(place, planted.names)

@@ -151,3 +151,14 @@ def _keeps_everything(handler: ast.ExceptHandler) -> bool:
     last = handler.body[-1]
     passes_on = isinstance(last, ast.Raise) and last.exc is None
     return not passes_on and not caught.isdisjoint({"", "Exception", "BaseException"})
+
+
+def test_workflows_change_the_present_state_and_write_back_none_that_they_read_before_an_await() -> None:
+    """What arrives while an argument is awaited changes the state, which the call would then replace."""
+    written_back = [
+        f"{name}:{node.lineno}"
+        for name, node in nodes("workflows")
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in {"change", "keep"}
+        if any(isinstance(inside, ast.Await) for argument in node.args for inside in ast.walk(argument))
+    ]
+    assert written_back == []

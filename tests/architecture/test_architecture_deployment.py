@@ -3,6 +3,7 @@ import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -14,7 +15,6 @@ from waystation import __version__
 from waystation.cli.main import run
 from waystation.domain.names import QUEUES
 from waystation.settings import Settings
-from workers.queues import GRACE
 
 ROOT = Path(__file__).parents[2]
 SECRETS = {"POSTGRES_PASSWORD", "STORE_PASSWORD", "QDRANT_API_KEY", "WAYSTATION_KEY"}
@@ -205,7 +205,7 @@ def test_workers_can_be_scaled_and_stopped_without_losing_a_turn(compose: Compos
         assert worker.mem_limit is not None
         minutes = re.fullmatch(r"(\d+)m0s", worker.stop_grace_period or "")
         assert minutes is not None
-        assert int(minutes[1]) * 60 > GRACE.total_seconds()
+        assert timedelta(minutes=int(minutes[1])) > Settings().worker_grace
 
 
 def test_ours_run_read_only_and_without_privileges(compose: Compose) -> None:

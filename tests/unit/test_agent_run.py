@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.domain.agent_run import (
+    LISTED_COMPACTIONS,
     MAX_FUTILE_COMPACTIONS,
     AgentRun,
     AskMoney,
@@ -154,6 +155,19 @@ def test_compactions_without_a_turn_between_them_end_the_run() -> None:
         run = run.after_leg(ContextFull(standing=after_turns(5), request_tokens=38_000))
     assert run.next_move() == Deliver(partial=True, reason="3 compactions in a row made no room for a turn")
     assert len(run.compactions) == MAX_FUTILE_COMPACTIONS
+
+
+def test_a_run_lists_its_newest_compactions_and_adds_up_all_others() -> None:
+    run = FRESH
+    for turn in range(1, 41):
+        run = run.after_leg(ContextFull(standing=after_turns(turn), request_tokens=38_000))
+        run = run.after_compaction(compaction(Status.COMPRESSED, turn, f"Note {turn}."))
+    assert len(run.compactions) == LISTED_COMPACTIONS
+    assert run.compactions[-1].notes == ("Note 40.",)
+    assert (run.all_compactions.count, run.known_records) == (40, 40)
+    assert run.all_compactions.passages == 40 * run.compactions[0].passages
+    assert run.notes[-1] == "Note 40."
+    assert len(run.model_dump_json()) < 12_000
 
 
 def test_a_turn_between_compactions_lets_them_go_on_for_as_long_as_there_is_work() -> None:

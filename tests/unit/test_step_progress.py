@@ -30,8 +30,8 @@ WAITING = Doing(agent="research-1", what="model", turn=4, since=NOON, seen=NOON 
         (WAITING, 185, "research-1: turn 4, waiting for the model since 3 min 5 s"),
         (
             WAITING,
-            3_715,
-            "research-1: turn 4, waiting for the model since 1 h 1 min; no sign of life since 15 s",
+            3_731,
+            "research-1: turn 4, waiting for the model since 1 h 2 min; no sign of life since 31 s",
         ),
         (Doing(agent="plan", what="model", since=NOON), 0, "plan: waiting for the model since 0 s"),
         (

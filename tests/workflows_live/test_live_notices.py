@@ -29,7 +29,7 @@ from waystation.domain.errors import ModelRejected
 from waystation.domain.names import WORKFLOWS_QUEUE
 from waystation.domain.task import TaskPhase, TaskRef
 from waystation.settings import Settings
-from workers.queues import Workshop, workflows_worker
+from workers.queues import DEV_TIMING, Workshop, workflows_worker
 from workers.sandbox import sandboxed
 from workflows.board import NoticeWorkflow
 from workflows.task import TaskWorkflow
@@ -133,7 +133,7 @@ async def notices_alone(
         each = [Messages(address, number, gather_s=0.01) for number, address in enumerate(addresses, 1)]
         told = [first, *[await stack.enter_async_context(aclosing(one)) for one in each]]
         notices = NoticeActivities(told, lambda _: None)
-        async with workflows_worker(Workshop(client, store, Settings(), sandboxed(), False, notices)):
+        async with workflows_worker(Workshop(client, store, Settings(), sandboxed(), False, notices, DEV_TIMING)):
             yield
 
 

@@ -129,7 +129,7 @@ async def _work(settings: Settings, request: TaskRequest, room: Amount | None, *
 
 def _ending(view: TaskView, path: Path | None) -> str:
     progress = view.progress
-    redactions = sum(compaction.redactions for compaction in progress.compactions)
+    compactions = progress.all_compactions
     granted = sum((approval.granted for approval in progress.approvals), Amount())
     lines = [
         f"{progress.task_id} is {progress.phase}",
@@ -137,7 +137,7 @@ def _ending(view: TaskView, path: Path | None) -> str:
         f"cost: {cost_text(progress)}; {used_text(progress.budget.spent, progress.budget.limit)} spent, "
         f"{amount_text(granted)} of these granted in a pause, "
         f"and {progress.totals.usage.cache_read:,} tokens read from the cache",
-        f"compactions: {len(progress.compactions)}, with {counted(redactions, 'redaction')}",
+        f"compactions: {compactions.count}, with {counted(compactions.redactions, 'redaction')}",
         f"Temporal UI: {view.ui_url or 'unknown'} (while `waystation dev` runs)",
     ]
     return "\n".join(lines)

@@ -273,7 +273,7 @@ def _cost(progress: TaskProgress) -> dict[str, object]:
         "phase": progress.phase,
         "tokens": progress.budget.spent.tokens,
         "micro_usd": known_cost(progress),
-        "compactions": sum(compaction.status.made_room for compaction in progress.compactions),
+        "compactions": progress.all_compactions.made_room,
         "pauses": len(progress.approvals),
     }
 

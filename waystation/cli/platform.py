@@ -165,9 +165,10 @@ async def workers_here(settings: Settings) -> AsyncGenerator[None]:
     """All workers in this process, until the block ends. Raises Unreachable, BadInput."""
     # Presidio, the model's SDK and Qdrant come with this import: whoever asks for help should not wait for them.
     with loading():
+        from workers.queues import DEV_TIMING  # noqa: PLC0415
         from workers.wiring import running_workers  # noqa: PLC0415
 
-    async with running_workers(settings):
+    async with running_workers(settings, DEV_TIMING):
         yield
 
 

@@ -130,7 +130,7 @@ def _answered(view: TaskView) -> list[str]:
 
 def _newest_compactions(progress: TaskProgress) -> list[str]:
     newest = [compaction_text(compaction) for compaction in progress.compactions[-SHOWN_COMPACTIONS:]]
-    earlier = len(progress.compactions) - len(newest)
+    earlier = progress.all_compactions.count - len(newest)
     shown = [counted(earlier, "earlier compaction"), *newest] if earlier else newest
     at_work = {step.id for step in progress.steps if step.state not in OVER} if not progress.phase.over else set[str]()
     if undoable := [made for made in progress.compactions if made.agent in at_work and made.status.made_room]:
@@ -234,7 +234,8 @@ def _compacted(then: TaskProgress | None, now: TaskProgress) -> list[str]:
     # A forked task may be looked at before it has the agents that it reuses: those were compacted in another one.
     reused = now.reused.agents if now.reused is not None and (then is None or then.reused is None) else ()
     new = [made for made in found if then is not None and made.agent not in reused]
-    return _earlier(len(found) - len(new), "compaction") + [compaction_text(made) for made in new]
+    count = now.all_compactions.count - (then.all_compactions.count if then is not None else 0)
+    return _earlier(count - len(new), "compaction") + [compaction_text(made) for made in new]
 
 
 def _earlier(count: int, what: str) -> list[str]:

@@ -177,6 +177,8 @@ ANSWER_POLL_SECONDS = 0.2
 UNATTENDED = Answer(outcome="unseen", reason="no worker answers for this task; it will be read when one runs")
 UNREAD = Answer(outcome="unseen", reason="no worker has read it yet; `waystation show` tells when one has")
 
+ENDED = Answer(outcome="refused", reason="the task ended before it had read this; it has no effect")
+
 
 class Postbox(NamedTuple):
     """A task at work, to which messages are sent; each is known again by an id of its own."""
@@ -204,7 +206,12 @@ class Postbox(NamedTuple):
                 return seen
             patience = ANSWER_SECONDS if seen is None else EDIT_SECONDS
             await asyncio.sleep(ANSWER_POLL_SECONDS)
-        return seen or UNREAD
+        return seen or (UNREAD if await self._runs() else ENDED)
+
+    async def _runs(self) -> bool:
+        """Whether the task can still read what was sent to it."""
+        run = await self.temporal.look(self.task_id)
+        return run is not None and run.ended is None and (run.progress is None or not run.progress.phase.over)
 
     async def together(
         self, signal: str, request_ids: Sequence[str], said: Mapping[str, JsonValue]

@@ -17,6 +17,7 @@ from waystation.domain.compaction.outcome import (
     EDIT_PREFIX,
     TOO_LATE,
     CompactionOutcome,
+    CompactionTotals,
     ContextEdit,
     EditOutcome,
     EditRequest,
@@ -89,6 +90,10 @@ class Deliver(Value):
 Move = RunLeg | Compact | Edit | AskMoney | Delegate | AskPerson | Deliver
 
 
+LISTED_COMPACTIONS = 5
+"""A run lists its newest compactions; earlier ones are totals, so that its state does not grow with its age."""
+LISTED_NOTES = 20
+"""The same of its notes, all of which its task has taken over."""
 MAX_FUTILE_COMPACTIONS = 3
 """Compactions in a row without a turn between them; then what there is gets delivered."""
 
@@ -117,6 +122,9 @@ class AgentRun(Value):
     request_tokens: int = 0
     scale: float = 1.0
     compactions: tuple[CompactionOutcome, ...] = ()
+    """The newest ones, oldest first."""
+    earlier_compactions: CompactionTotals = CompactionTotals()
+    """All others."""
     futile: int = 0
     """Compactions since the last turn."""
     partial: bool = False
@@ -181,7 +189,7 @@ class AgentRun(Value):
             decisions=self.decisions if isinstance(outcome, CALLS_STAY_OPEN) else (),
             leg=self.leg + 1,
             futile=0 if worked else self.futile,
-            notes=tuple(dict.fromkeys((*self.notes, *standing.notes))),
+            notes=_newest(self.notes, standing.notes),
             unanswered="",
         )
         match outcome:
@@ -209,10 +217,9 @@ class AgentRun(Value):
         """
         base = self._with(
             totals=outcome.totals,
-            compactions=(*self.compactions, outcome),
             futile=self.futile + 1,
-            notes=tuple(dict.fromkeys((*self.notes, *outcome.notes))),
-        )
+            notes=_newest(self.notes, outcome.notes),
+        )._compacted(outcome)
         if outcome.status.made_room:
             return base._with(phase="running")
         if outcome.status is Status.BLOCKED:
@@ -320,13 +327,18 @@ class AgentRun(Value):
     @property
     def known_records(self) -> int:
         """Compactions that were committed."""
-        return sum(outcome.status.made_room for outcome in self.compactions)
+        return self.all_compactions.made_room
+
+    @property
+    def all_compactions(self) -> CompactionTotals:
+        """Every compaction of this run, added up."""
+        return self.earlier_compactions + CompactionTotals.of(self.compactions)
 
     def with_edit(self, edit: ContextEdit) -> "AgentRun":
         """One more, or what became of one. What does not wait any more is noted."""
         known = {one.id: one for one in (*self.edits, edit)}
         noted = () if edit.state == "waiting" else (edit.text,)
-        return self._with(edits=tuple(known.values()), notes=(*self.notes, *noted))
+        return self._with(edits=tuple(known.values()), notes=_newest(self.notes, noted))
 
     def after_edit(self, edit: ContextEdit, outcome: EditOutcome) -> "AgentRun":
         """The edit's outcome, taken into the state: the run goes on where it was."""
@@ -338,7 +350,7 @@ class AgentRun(Value):
         if outcome.state == "done" and edit.action == "rewind":
             base = base._with(lacking=False)
         made = outcome.compaction
-        return base if made is None else base._with(totals=made.totals, compactions=(*base.compactions, made))
+        return base if made is None else base._with(totals=made.totals)._compacted(made)
 
     def settled(self, totals: RunTotals) -> "AgentRun":
         """What the store says was spent, after a leg that failed, timed out or was cancelled."""
@@ -373,6 +385,12 @@ class AgentRun(Value):
             known_records=self.known_records,
         )
 
+    def _compacted(self, outcome: CompactionOutcome) -> "AgentRun":
+        listed = (*self.compactions, outcome)
+        dropped, newest = listed[:-LISTED_COMPACTIONS], listed[-LISTED_COMPACTIONS:]
+        earlier = self.earlier_compactions + CompactionTotals.of(dropped)
+        return self._with(compactions=newest, earlier_compactions=earlier)
+
     def _full(self, request_tokens: int) -> "AgentRun":
         if self.futile >= MAX_FUTILE_COMPACTIONS:
             return self.cannot_go_on(f"{self.futile} compactions in a row made no room for a turn")
@@ -380,6 +398,10 @@ class AgentRun(Value):
 
     def _with(self, **changes: object) -> "AgentRun":
         return self.model_copy(update=changes)
+
+
+def _newest(known: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*known, *new)))[-LISTED_NOTES:]
 
 
 def unanswered_text(cause: str) -> str:

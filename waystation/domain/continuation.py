@@ -19,6 +19,7 @@ from waystation.domain.compaction.history import current, rewind, with_record
 from waystation.domain.compaction.outcome import ContextEdit
 from waystation.domain.delegation import parent_of, step_of
 from waystation.domain.errors import BadInput
+from waystation.domain.pieces import StateRef
 from waystation.domain.plan import Oversight, Plan, share_out
 from waystation.domain.privacy import Policy
 from waystation.domain.reviews import provided
@@ -204,7 +205,7 @@ def _edit(run: AgentRun, asked: TaskRewind) -> ContextEdit:
 
 
 class TaskStart(Value):
-    """Input of the Task workflow: references and terms, and the state to go on from."""
+    """Input of the Task workflow: references and terms."""
 
     ref: TaskRef
     terms: TaskTerms
@@ -228,4 +229,5 @@ class TaskStart(Value):
     """The task has ended before, and goes on from here."""
     forked: bool = False
     """The store has the state to go on from: of another task, as far as this one reuses it."""
-    state: TaskState | None = None
+    state: StateRef | None = None
+    """The state to go on from, which the run before has stored. Never the state itself: it grows with the task."""

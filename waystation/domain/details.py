@@ -321,10 +321,10 @@ def _budget(progress: TaskProgress) -> str:
 
 
 def _work(progress: TaskProgress) -> str:
-    made = [item for item in progress.compactions if item.status.made_room]
-    hidden = sum(item.tokens_before - item.tokens_after for item in made)
-    count = f"{len(made)} compaction{'s' if len(made) != 1 else ''}"
-    return f"**Context** {count}, {hidden:,} tokens compressed away" if made else ""
+    made = progress.all_compactions
+    if not made.made_room:
+        return ""
+    return f"**Context** {counted(made.made_room, 'compaction')}, {made.hidden_tokens:,} tokens compressed away"
 
 
 def privacy_text(progress: TaskProgress) -> str:
@@ -338,10 +338,10 @@ def work_text(progress: TaskProgress) -> tuple[str, str]:
     """
     reused = progress.reused.agents if progress.reused is not None else ()
     legs = sum(step.legs for step in progress.steps if step.id in reused)
-    compactions = sum(made.agent in reused for made in progress.compactions)
+    compactions = progress.compactions_of(reused).count
     return (
         f"{counted(progress.legs, 'leg')}{_by_reused(legs)}",
-        f"{counted(len(progress.compactions), 'compaction')}{_by_reused(compactions)}",
+        f"{counted(progress.all_compactions.count, 'compaction')}{_by_reused(compactions)}",
     )
 
 

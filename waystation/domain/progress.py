@@ -15,19 +15,29 @@ from typing import Literal, TypeVar
 from waystation.domain.agent_run import AgentRun
 from waystation.domain.amount import Amount, Limit, used_text
 from waystation.domain.budget import RunTotals, Usage, summed
-from waystation.domain.compaction.outcome import AgentCompaction
+from waystation.domain.compaction.outcome import AgentCompaction, CompactionTotals
+from waystation.domain.delegation import parent_of
 from waystation.domain.details import counted
 from waystation.domain.errors import BadInput
 from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.plan import Step
-from waystation.domain.privacy import Policy
-from waystation.domain.task import BudgetProgress, Reused, StepProgress, StepState, TaskProgress, TaskRef, TaskTerms
+from waystation.domain.privacy import Policy, cut
+from waystation.domain.task import (
+    Approval,
+    BudgetProgress,
+    Reused,
+    StepProgress,
+    StepState,
+    TaskProgress,
+    TaskRef,
+    TaskTerms,
+)
 from waystation.domain.task_state import TaskState
 from waystation.domain.transcript import Charge, Intent
 from waystation.domain.value import Value
 
-SILENT = timedelta(seconds=12)
-"""Three heartbeats: whoever has not been heard of for so long may be gone."""
+SILENT = timedelta(seconds=30)
+"""One and a half heartbeats: an agent that was not heard of for longer may be gone."""
 
 
 class Doing(Value):
@@ -143,6 +153,7 @@ def progress_of(
             for run in runs
             for compaction in run.compactions
         ),
+        earlier_compactions={run.run.step_id: run.earlier_compactions for run in runs if run.earlier_compactions.count},
         approvals=state.approvals,
         refusals=state.refusals,
         edits=tuple(edit for run in runs for edit in run.edits),
@@ -156,6 +167,92 @@ def progress_of(
         report=state.report,
         reports=state.reports,
     )
+
+
+PROGRESS_BYTES = 160_000
+"""Maximum size of what a task's workflow says about itself, as JSON: of the answer to a query, and of its result."""
+SHOWN_NOTE = 200
+"""Characters of a person's note in a view that is bounded."""
+LEFT_OUT = (
+    "The task is so large that this view leaves out its oldest closed requests, edits, notes, messages and finished "
+    "subagents. The audit trail has them all, and they are stored with the task when it ends."
+)
+
+
+_EntryT = TypeVar("_EntryT")
+
+
+def bounded(progress: TaskProgress, most: int = PROGRESS_BYTES) -> TaskProgress:
+    """The same if it has at most so many bytes; else with the newest entries of its lists alone, and a note on that."""
+    if _size(progress) <= most:
+        return progress
+    shorter = progress
+    for count in (200, 100, 50, 25, 10, 5, 0):
+        shorter = _newest(progress, count)
+        if _size(shorter) <= most:
+            return shorter
+    while shorter.steps or shorter.approvals:  # nothing but open requests and agents at work is left
+        earlier = {"": sum(shorter.earlier_compactions.values(), CompactionTotals())}
+        halves = {
+            "earlier_compactions": earlier,
+            "approvals": shorter.approvals[: len(shorter.approvals) // 2],
+            "steps": _half(shorter.steps),
+        }
+        shorter = shorter.model_copy(update=halves)
+        if _size(shorter) <= most:
+            break
+    return shorter
+
+
+def _size(progress: TaskProgress) -> int:
+    return len(progress.model_dump_json())
+
+
+def _half(steps: tuple[StepProgress, ...]) -> tuple[StepProgress, ...]:
+    return steps[: len(steps) // 2]
+
+
+def _newest(progress: TaskProgress, count: int) -> TaskProgress:
+    dropped = progress.compactions[: max(0, len(progress.compactions) - count)]
+    earlier = dict(progress.earlier_compactions)
+    for one in dropped:
+        earlier[one.agent] = earlier.get(one.agent, CompactionTotals()) + CompactionTotals.of((one,))
+    finished = [step.id for step in progress.steps if parent_of(step.id) and step.state in {"done", "partial"}]
+    gone = frozenset(finished[: max(0, len(finished) - count)])
+    return progress.model_copy(
+        update={
+            "compactions": progress.compactions[len(dropped) :],
+            "earlier_compactions": earlier,
+            "steps": tuple(step for step in progress.steps if step.id not in gone),
+            "approvals": _newest_closed(progress.approvals, count),
+            "refusals": _last(progress.refusals, count),
+            "edits": tuple(edit.model_copy(update={"note": _cut(edit.note)}) for edit in _last(progress.edits, count)),
+            "tellings": _last(progress.tellings, count),
+            "updates": _last(progress.updates, count),
+            "reports": _last(progress.reports, max(1, count)),
+            "revisions": _last(progress.revisions, count),
+            "reviews": _last(progress.reviews, count),
+            "notes": (*map(_cut, _last(progress.notes, count)), LEFT_OUT),
+        }
+    )
+
+
+def _newest_closed(approvals: tuple[Approval, ...], count: int) -> tuple[Approval, ...]:
+    closed = [approval.request_id for approval in approvals if approval.decision != "pending"]
+    gone = frozenset(closed[: max(0, len(closed) - count)])
+    return tuple(
+        approval.model_copy(update={"note": _cut(approval.note)})
+        for approval in approvals
+        if approval.request_id not in gone
+    )
+
+
+def _cut(text: str) -> str:
+    return cut(text, SHOWN_NOTE, " …")
+
+
+def _last(entries: tuple[_EntryT, ...], count: int) -> tuple[_EntryT, ...]:
+    return entries[max(0, len(entries) - count) :]
 
 
 def spending(progress: TaskProgress, spent: Mapping[str, RunTotals]) -> TaskProgress:

@@ -311,15 +311,12 @@ def _account(progress: TaskProgress, apparatus: Apparatus) -> str:
 
 
 def _compactions(progress: TaskProgress) -> list[str]:
-    made = [item for item in progress.compactions if item.status.made_room]
-    if not made:
+    made = progress.all_compactions
+    if not made.made_room:
         return []
-    hidden = sum(item.tokens_before - item.tokens_after for item in made)
-    passages = sum(item.passages for item in made)
-    redactions = sum(item.redactions for item in made)
     return [
-        f"- Compactions: {len(made)}, {hidden:,} tokens compressed away, {passages} passages kept in memory, "
-        f"{redactions} private values replaced"
+        f"- Compactions: {made.made_room}, {made.hidden_tokens:,} tokens compressed away, {made.passages} passages "
+        f"kept in memory, {made.redactions} private values replaced"
     ]
 
 

@@ -1,7 +1,7 @@
 """A task: what a person asks for, under which terms, where it comes from, what it is told, and how far it is."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -11,7 +11,7 @@ from pydantic import AfterValidator, AliasChoices, Field, JsonValue, StringConst
 from waystation.domain.agent_run import Outlook
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Mode, RunTotals, Usage
-from waystation.domain.compaction.outcome import AgentCompaction, ContextEdit
+from waystation.domain.compaction.outcome import AgentCompaction, CompactionTotals, ContextEdit
 from waystation.domain.compaction.policy import Strategy
 from waystation.domain.decisions import ActionQuestion, Unattended
 from waystation.domain.documents import DocumentsUpdate, KeptUpdate, LeftOut
@@ -399,6 +399,9 @@ class TaskProgress(Value):
     """Of all agents, the planning, revisions and reviews together."""
     legs: int = 0
     compactions: tuple[AgentCompaction, ...] = ()
+    """The newest ones of each agent, its oldest first."""
+    earlier_compactions: dict[str, CompactionTotals] = {}
+    """All others, added up for each agent that has some."""
     approvals: tuple[Approval, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     edits: tuple[ContextEdit, ...] = ()
@@ -419,6 +422,16 @@ class TaskProgress(Value):
     """All that were stored, that one included, oldest first. Earlier releases kept none but the last."""
     state: str | None = None
     """Content hash of the state in which the task ended: what a rewind goes on from."""
+
+    @property
+    def all_compactions(self) -> CompactionTotals:
+        """Every compaction of all agents, added up."""
+        return sum(self.earlier_compactions.values(), CompactionTotals.of(self.compactions))
+
+    def compactions_of(self, agents: Container[str]) -> CompactionTotals:
+        """Every compaction of these agents, added up."""
+        earlier = (totals for agent, totals in self.earlier_compactions.items() if agent in agents)
+        return sum(earlier, CompactionTotals.of(one for one in self.compactions if one.agent in agents))
 
     @property
     def versions(self) -> tuple[ReportVersion, ...]:

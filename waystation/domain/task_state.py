@@ -5,6 +5,8 @@ Requests to let an agent call a tool, in the state of its task: opened, decided 
 Subagents in the state of their task: started with what their parent gives up, and settled with it.
 """
 
+import json
+from collections.abc import Iterable
 from datetime import datetime
 
 from waystation.domain.agent_run import AgentRun, outlook
@@ -15,6 +17,7 @@ from waystation.domain.delegation import HandedBack, SubagentNews, SubagentOrder
 from waystation.domain.documents import DocumentsUpdate
 from waystation.domain.leg import AgentTerms, RunRef
 from waystation.domain.models import THINKING_PART
+from waystation.domain.pieces import Piece, joined, split
 from waystation.domain.plan import (
     PLANNING_ID,
     Oversight,
@@ -319,6 +322,16 @@ class TaskState(Value):
     def with_(self, **changes: object) -> "TaskState":
         """A copy with these fields changed."""
         return self.model_copy(update=changes)
+
+
+def state_pieces(state: TaskState) -> tuple[Piece, ...]:
+    """The state in pieces that each fit into one payload."""
+    return split(state.model_dump(mode="json"))
+
+
+def state_of(pieces: Iterable[Piece]) -> TaskState:
+    """The state that was split into these pieces. Raises ValueError where one is missing."""
+    return TaskState.model_validate_json(json.dumps(joined(pieces)))
 
 
 def merged(known: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:

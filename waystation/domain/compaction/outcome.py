@@ -3,6 +3,7 @@
 Numbers and references alone, safe for workflow history: so is what a hook is told of it.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
 from typing import Literal
@@ -62,6 +63,40 @@ class CompactionOutcome(Value):
     """What it took out of the summary: kinds and counts."""
     totals: RunTotals
     notes: tuple[str, ...] = ()
+
+
+class CompactionTotals(Value):
+    """Several compactions added up: what remains of those that are not listed any more."""
+
+    count: int = 0
+    made_room: int = 0
+    """How many of them made the view smaller; the following is of these alone."""
+    hidden_tokens: int = 0
+    passages: int = 0
+    redactions: int = 0
+
+    @classmethod
+    def of(cls, outcomes: Iterable[CompactionOutcome]) -> "CompactionTotals":
+        """The outcomes added up."""
+        outcomes = tuple(outcomes)
+        made = [outcome for outcome in outcomes if outcome.status.made_room]
+        return cls(
+            count=len(outcomes),
+            made_room=len(made),
+            hidden_tokens=sum(outcome.tokens_before - outcome.tokens_after for outcome in made),
+            passages=sum(outcome.passages for outcome in made),
+            redactions=sum(outcome.redactions for outcome in made),
+        )
+
+    def __add__(self, other: "CompactionTotals") -> "CompactionTotals":
+        """Both added up."""
+        return CompactionTotals(
+            count=self.count + other.count,
+            made_room=self.made_room + other.made_room,
+            hidden_tokens=self.hidden_tokens + other.hidden_tokens,
+            passages=self.passages + other.passages,
+            redactions=self.redactions + other.redactions,
+        )
 
 
 class AgentCompaction(CompactionOutcome):

@@ -1,0 +1,185 @@
+"""A task with a hundred agents, forty compactions each and two hundred approvals: no payload grows with them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from google.protobuf.message import Message
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
+
+from tests.crew import Crew, terms
+from tests.readers import ANYONE
+from tests.running import Counter, Task, at_work, dev_server, request
+from waystation.adapters.clock import utc_now
+from waystation.domain.agent_run import AgentRun
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.budget import RunTotals
+from waystation.domain.compaction.outcome import CompactionOutcome, Status
+from waystation.domain.continuation import TaskStart
+from waystation.domain.delegation import HandedBack, SubagentOrder
+from waystation.domain.errors import BadInput
+from waystation.domain.models import PRICES
+from waystation.domain.names import WORKFLOWS_QUEUE
+from waystation.domain.progress import LEFT_OUT
+from waystation.domain.signals import EditInput
+from waystation.domain.task import Approval, TaskPhase, TaskRow, task_id_of
+from waystation.domain.task_state import TaskState
+from waystation.testing import PlainRedactor
+from workflows.payload_limit import MAX_PAYLOAD_BYTES, TOO_LARGE
+from workflows.task import TaskWorkflow
+
+MOST_BYTES = 256_000
+AGENTS, COMPACTIONS, APPROVALS = 100, 40, 200
+BACK = EditInput(action="rewind", agent="weigh", message="m1", by="Ada")
+
+
+def _compacted(run: AgentRun) -> AgentRun:
+    for number in range(COMPACTIONS):
+        outcome = CompactionOutcome(
+            compaction_id=f"{number:064x}",
+            status=Status.COMPRESSED,
+            strategy="window",
+            tokens_before=90_000,
+            tokens_after=30_000,
+            covered=80,
+            passages=12,
+            redactions=3,
+            totals=run.totals,
+            notes=(f"Summary {number} of {run.run.step_id} was checked: 3 identifiers were added.",),
+        )
+        run = run.after_compaction(outcome)
+    return run
+
+
+def grown(state: TaskState) -> TaskState:
+    """The state of a task that had so many agents, compactions and approvals before it ended."""
+    parent = state.runs["harbours"]
+    names = [f"harbours.{number}" for number in range(1, AGENTS - len(state.runs) + 1)]
+    orders = [
+        SubagentOrder(id=name, call_id=f"call-{name}", role="research", title="A harbour", limit=Limit(tokens=5_000))
+        for name in names
+    ]
+    ended = [HandedBack(id=name, call_id=f"call-{name}", partial=True, reason="it was lost; " * 20) for name in names]
+    parent = parent.model_copy(update={"orders": tuple(orders), "handed_back": tuple(ended)})
+    subagents = {
+        name: parent.model_copy(
+            update={
+                "run": parent.run.model_copy(update={"step_id": name}),
+                "orders": (),
+                "handed_back": (),
+                "totals": RunTotals(),
+            }
+        )
+        for name in names
+    }
+    runs = {
+        name: _compacted(run).model_copy(update={"phase": "delivered"})
+        for name, run in {**state.runs, "harbours": parent, **subagents}.items()
+    }
+    approvals = tuple(
+        Approval(
+            request_id=f"harbours-{number}",
+            agent="harbours",
+            asked=Amount(tokens=5_000),
+            granted=Amount(tokens=5_000),
+            decision="approved",
+            by="Ada Lovelace",
+            note=f"Granted ({number}). ".ljust(2_000, "x"),
+            requested_at=utc_now(),
+            answered_at=utc_now(),
+        )
+        for number in range(1, APPROVALS + 1)
+    )
+    notes = tuple(note for run in runs.values() for note in run.notes)
+    return state.with_(runs=runs, approvals=approvals, notes=(*state.notes, *notes))
+
+
+async def grow(counter: Counter) -> TaskRow:
+    """A finished task whose stored state is that of a large one."""
+    await counter.submit(under=terms())
+    assert (await counter.task().result()).phase is TaskPhase.DONE
+    row = await counter.store.task(task_id_of(request()), ANYONE)
+    assert row.progress is not None
+    state = TaskState.model_validate_json(await counter.store.get_text(str(row.progress.state), ANYONE))
+    large = grown(state).model_dump_json()
+    assert len(large) > 1_200_000
+    stored = row.progress.model_copy(update={"state": await counter.store.put_text(large, row.ref.reader)})
+    await counter.store.finish(row.ref.task_id, stored)
+    return row
+
+
+def payloads(message: Message) -> Iterator[Payload]:
+    """All payloads anywhere in it."""
+    if isinstance(message, Payload):
+        yield message
+        return
+    for field, value in message.ListFields():
+        if field.message_type is None:
+            continue
+        if field.message_type.GetOptions().map_entry:
+            values = [one for one in value.values() if isinstance(one, Message)]
+        else:
+            values = value if field.is_repeated else [value]
+        for one in values:
+            yield from payloads(one)
+
+
+async def runs_of(client: Client, task: Task) -> list[str]:
+    return [found.run_id async for found in client.list_workflows(f"WorkflowId = '{task.id}'")]
+
+
+async def test_a_large_task_goes_on_continues_as_new_and_delivers_with_bounded_payloads(tmp_path: Path) -> None:
+    async with (
+        dev_server("limit.historyCount.suggestContinueAsNew=60") as server,
+        at_work(server, tmp_path, PlainRedactor({}), Crew()) as counter,
+    ):
+        row = await grow(counter)
+        await counter.edit(BACK)
+        task = counter.task()
+        shown = await task.query(TaskWorkflow.progress)
+        ended = await task.result()
+        stored = (await counter.store.task(row.ref.task_id, ANYONE)).progress
+        report = await counter.store.get_text(str(ended.report), ANYONE)
+        statuses, sizes = list[WorkflowExecutionStatus | None](), dict[str, int]()
+        for run_id in await runs_of(server, task):
+            handle = server.get_workflow_handle(task.id, run_id=run_id)
+            statuses.append((await handle.describe()).status)
+            for event in (await handle.fetch_history()).events:
+                for payload in payloads(event):
+                    sizes[str(event.event_type)] = max(sizes.get(str(event.event_type), 0), payload.ByteSize())
+    assert WorkflowExecutionStatus.CONTINUED_AS_NEW in statuses
+    assert len(sizes) > 5
+    assert max(sizes.values()) <= MOST_BYTES, sizes
+    assert ended.phase is TaskPhase.DONE
+    assert max(len(shown.model_dump_json()), len(ended.model_dump_json())) <= MOST_BYTES
+    assert ended.notes[-1] == LEFT_OUT
+    assert ended.all_compactions.count == AGENTS * COMPACTIONS
+    assert stored is not None
+    assert len(stored.approvals) == APPROVALS
+    assert all(len(approval.note) == 2_000 for approval in stored.approvals)
+    assert stored.all_compactions.count == AGENTS * COMPACTIONS
+    assert f"Compactions: {AGENTS * COMPACTIONS}" in report
+
+
+async def test_a_task_that_would_send_too_large_a_payload_fails_where_people_see_it(
+    server: Client, tmp_path: Path
+) -> None:
+    one = PRICES[0]
+    count = int(1.2 * MAX_PAYLOAD_BYTES) // len(one.model_dump_json())
+    prices = tuple(one.model_copy(update={"model": f"model-{number:06d}"}) for number in range(count))
+    long = terms()
+    long = long.model_copy(update={"agent": long.agent.model_copy(update={"prices": prices})})
+    async with at_work(server, tmp_path, PlainRedactor({}), Crew()) as counter:
+        with pytest.raises(BadInput, match=f"{TOO_LARGE}: the input of Task would carry"):
+            await counter.submit(under=long)
+        row = await counter.store.task(task_id_of(request()), ANYONE)
+        start = TaskStart(ref=row.ref, terms=long, title="How is the bar crossed?", search_attributes=False)
+        task = await server.start_workflow(TaskWorkflow.run, start, id=row.ref.task_id, task_queue=WORKFLOWS_QUEUE)
+        with pytest.raises(WorkflowFailureError) as failure:
+            await task.result()
+        stored = (await counter.store.task(row.ref.task_id, ANYONE)).progress
+    assert TOO_LARGE in str(failure.value.cause)
+    assert stored is not None
+    assert stored.phase is TaskPhase.FAILED
+    assert any(note.startswith(f"{TOO_LARGE}: the input of PlanTask would carry") for note in stored.notes)

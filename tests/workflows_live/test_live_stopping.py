@@ -1,0 +1,59 @@
+"""A worker is stopped while a call of the model is in flight: the call is paid, so it is not thrown away."""
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+
+from temporalio.client import Client
+
+from tests.crew import WORK_TOKENS, Call, Crew, Gate, terms
+from tests.running import Counter, opened_parts, working
+from waystation.domain.task import TaskPhase
+from waystation.settings import Settings
+from waystation.testing import PlainRedactor
+from workers.queues import DEV_TIMING, timing_of
+from workflows.options import HEARTBEAT, LEG
+
+HELD = Call("harbours", 3)
+
+
+async def test_a_call_in_flight_that_ends_within_the_models_patience_is_kept_when_its_worker_stops(
+    server: Client, tmp_path: Path
+) -> None:
+    gate, stop = Gate(HELD), asyncio.Event()
+    crew = Crew(before=gate)
+    async with opened_parts(tmp_path, PlainRedactor({}), crew) as parts:
+        counter = Counter(server, parts.store)
+
+        async def serve() -> None:
+            async with working(server, parts, timing=timing_of(Settings())):
+                await stop.wait()
+
+        stopped = asyncio.create_task(serve())
+        await counter.submit(under=terms())
+        await gate.reached.wait()
+        stop.set()
+        await asyncio.wait([stopped], timeout=DEV_TIMING.grace.total_seconds() + 5)
+        waits = not stopped.done()
+        gate.opened.set()
+        await stopped
+        async with working(server, parts):
+            ended = await counter.task().result()
+    assert waits
+    assert ended.phase is TaskPhase.DONE
+    assert crew.calls.count(HELD) == 1
+    assert ended.totals.spent.tokens == WORK_TOKENS
+
+
+def test_workers_for_a_team_wait_as_long_as_a_model_may_be_silent_unless_told_otherwise() -> None:
+    assert timing_of(Settings()).grace == timedelta(seconds=Settings().model_patience_thinking)
+    assert timing_of(Settings(model_patience=700)).grace == timedelta(seconds=700)
+    assert timing_of(Settings(stop_grace=5)).grace == timedelta(seconds=5)
+    assert DEV_TIMING.grace < timing_of(Settings()).grace
+
+
+def test_two_heartbeats_reach_the_server_within_the_time_in_which_a_dead_worker_is_detected() -> None:
+    heartbeats = timing_of(Settings()).heartbeats
+    assert timedelta(seconds=20) <= heartbeats <= timedelta(seconds=30)
+    assert LEG.get("heartbeat_timeout") == HEARTBEAT
+    assert 2 * heartbeats < HEARTBEAT

@@ -1,0 +1,38 @@
+"""A task's state between its workflow and the store: in pieces, since no payload may grow with the task."""
+
+import asyncio
+
+from temporalio import workflow
+
+from activities.bookkeeping import StateActivities, StatePiece, StatePieceRef
+from waystation.domain.pieces import StateRef
+from waystation.domain.task import TaskRef
+from waystation.domain.task_state import TaskState, state_of, state_pieces
+from workflows.options import SHORT, named
+
+
+async def store_state(ref: TaskRef, state: TaskState) -> StateRef:
+    """Store the state of this task."""
+    pieces = state_pieces(state)
+    stored = (
+        workflow.execute_activity_method(
+            StateActivities.store,
+            StatePiece(ref=ref, piece=piece),
+            **named(SHORT, f"store the task's state, piece {number} of {len(pieces)}"),
+        )
+        for number, piece in enumerate(pieces, 1)
+    )
+    return StateRef(pieces=tuple(await asyncio.gather(*stored)))
+
+
+async def load_state(ref: TaskRef, stored: StateRef) -> TaskState:
+    """Load the state of this task."""
+    pieces = (
+        workflow.execute_activity_method(
+            StateActivities.load,
+            StatePieceRef(ref=ref, blob=blob),
+            **named(SHORT, f"load the task's state, piece {number} of {len(stored.pieces)}"),
+        )
+        for number, blob in enumerate(stored.pieces, 1)
+    )
+    return state_of(await asyncio.gather(*pieces))
