@@ -36,7 +36,7 @@ def test_a_folder_is_shown_with_lines_and_with_what_is_left_out(
 ada@example.org.txt: 1 line, 3 characters
 1| one
 
-notes.md: 11 lines, 99 characters
+notes.md: 11 lines, 87 characters
  1| # Costs
  2| \n\
  3| Call Alice Johnson, alice@example.com.

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.agents.document_names import redact_names
+from waystation.agents.document_names import redact_names, redact_text
 from waystation.agents.documents import told_name
 from waystation.domain.privacy import Place, Policy, treatment
 
@@ -88,7 +88,7 @@ async def shown(redactor: PresidioRedactor, *names: str, place: Place = Place.CO
     return await redact_names(names, redactor, TENANT, place)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(
     st.sampled_from([*SECRETS, *IDENTIFIERS]),
     st.sampled_from(["", "old", "backup2", "x", "Q3", "log"]),
@@ -119,6 +119,21 @@ async def test_a_folder_is_a_part_of_the_name(redactor: PresidioRedactor) -> Non
     assert called.startswith("<PERSON_")
     assert "ghp" not in called
     assert called.endswith("/contract.docx")
+
+
+@pytest.mark.parametrize(
+    "marker", ["[sheet old{}{}{}copy]", "[page 2 of attachment x{}{}{}2.pdf]", "[attachment {}{}{}b.csv]"]
+)
+@pytest.mark.parametrize("joint", "_-")
+@pytest.mark.parametrize("value", [*SECRETS[4:7], *IDENTIFIERS[-3:], "Ada_Lovelace"])
+async def test_a_private_value_in_the_name_of_a_sheet_or_an_attachment_goes_and_the_lines_stay(
+    redactor: PresidioRedactor, marker: str, joint: str, value: str
+) -> None:
+    text = f"Costs.\n\n{marker.format(joint, value, joint)}\na | b\n[page 3]\nThe end.\n"
+    shown = await redact_text(text, redactor, TENANT, Place.COMPRESSED)
+    assert value not in shown.text
+    assert shown.text.count("\n") == text.count("\n")
+    assert shown.text.endswith("\na | b\n[page 3]\nThe end.\n")
 
 
 @pytest.mark.parametrize("policy", Policy)

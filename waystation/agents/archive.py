@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import NamedTuple
 
-from waystation.agents.document_names import redact_names
+from waystation.agents.document_names import redact_names, redact_text
 from waystation.agents.documents import RedactedDocuments, document_names, with_names_as_shown
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.documents import Document, DocumentPassage, earlier_versions
@@ -246,7 +246,7 @@ class Librarian:
         """
         shown = await self.redacted.text(document.blob, task)
         text = "".join(f"{line}\n" for line in shown.lines[lines])
-        (redacted,) = await self.redactor.redact([text], Place.COMPRESSED, task.tenant)
+        redacted = await redact_text(text, self.redactor, task.tenant, Place.COMPRESSED)
         return line_for_line(text, redacted), not (redacted.unredacted or shown.withheld)
 
     def _passages(self, so_far: Remembering, document: Document, text: str) -> list[Passage]:

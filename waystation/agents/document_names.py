@@ -5,11 +5,12 @@ joints is often found only where they are gone, or only where they are there. So
 what any of them finds is replaced.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
+from waystation.domain.documents import marked_place
 from waystation.domain.privacy import (
     NAME_TYPES,
     PLACEHOLDER,
@@ -30,6 +31,7 @@ _SIGNS = "$+("
 _WORD = proven(rf"{PLACEHOLDER.pattern}|(?<!\d){_DATE}{_TIME}|[{_SIGNS}]{{0,3}}[^\W_]++(?:={{1,2}}(?!\w))?")
 """A date is one word: a part of it and what follows would look like another number."""
 _DIGIT = proven(r"\d")
+_CHOSEN = proven(r"\A\[(?!page \d{1,6}\]|slide \d{1,6}\])")
 _MAX_WORDS = 8
 """Of a part that does not reach to the end of the name: an IPv6 address has the most."""
 _MIN_DIGITS, _MIN_CHARACTERS = 6, 16
@@ -85,6 +87,35 @@ async def redact_names(names: Sequence[str], redactor: Redactor, tenant: str, pl
     for name, text in waiting.items():  # what is left may always be seen in yet another way: nothing of it goes out
         shown[name] = next((one[0] for one in PLACEHOLDER.finditer(text)), "")
     return [shown[name] for name in names]
+
+
+async def redact_text(text: str, redactor: Redactor, tenant: str, place: Place) -> Redacted:
+    """A text with markers of places, in which the names of sheets and attachments are read as those of files are.
+
+    Raises RedactionFailed.
+    """
+    (redacted,) = await redactor.redact([text], place, tenant)
+    named = [] if redacted.unredacted else list(_names_of_places(text))
+    if not named:
+        return redacted
+    finds = [_Find(span.start, span.end, span) for span in redacted.spans]
+    for (start, _), spans in zip(
+        named, await _find_in_names([name for _, name in named], redactor, tenant, place), strict=True
+    ):
+        finds += [_Find(start + span.start, start + span.end, span) for span in spans]
+    if len(finds) == len(redacted.spans):
+        return redacted
+    whole = with_placeholders(text, [_one_of(group) for group in _groups(finds)])
+    return whole.model_copy(update={"languages_without_names": redacted.languages_without_names})
+
+
+def _names_of_places(text: str) -> Iterator[tuple[int, str]]:
+    """What is called by a name that somebody chose, and where that begins; numbers of pages are none."""
+    start = 0
+    for line in text.split("\n") if "[" in text else ():
+        if _CHOSEN.search(line) and (name := marked_place(line)) is not None:
+            yield start + line.index(name), name
+        start += len(line) + 1
 
 
 async def _find_in_names(
@@ -143,14 +174,19 @@ def _united(name: str, results: Sequence[tuple[_Reading, Redacted]]) -> list[Spa
             if result.unredacted:
                 return [span.model_copy(update={"start": 0, "end": len(name)})]
             finds += _in_name(reading, span)
-    united: list[list[_Find]] = []
+    return [_one_of(group) for group in _groups(finds)]
+
+
+def _groups(finds: Iterable[_Find]) -> list[list[_Find]]:
+    """Those that overlap each other, in the order of the text."""
+    groups: list[list[_Find]] = []
     end = -1
     for find in sorted(finds, key=lambda one: one.start):
         if find.start >= end:
-            united.append([])
-        united[-1].append(find)
+            groups.append([])
+        groups[-1].append(find)
         end = max(end, find.end)
-    return [_one_of(group) for group in united]
+    return groups
 
 
 def _in_name(reading: _Reading, span: Span) -> Iterator[_Find]:

@@ -21,7 +21,7 @@ from functools import cached_property
 from weakref import WeakValueDictionary
 
 from waystation.agents.columns import ColumnRedactor, RedactedTable
-from waystation.agents.document_names import SUFFIX, redact_names, spaced
+from waystation.agents.document_names import SUFFIX, redact_names, redact_text, spaced
 from waystation.domain.documents import Document, DocumentFinder
 from waystation.domain.errors import TextHeldBack
 from waystation.domain.foreign import one_line
@@ -216,7 +216,7 @@ class RedactedDocuments:
         original = with_line_feeds(await self.store.get_text(key.blob, reader))
         if (withheld := self._withheld.get(key)) is not None:
             return withheld
-        (redacted,) = await self.redactor.redact([original], place, key.tenant)
+        redacted = await redact_text(original, self.redactor, key.tenant, place)
         shown = shown_text(original, redacted)
         if shown.withheld:
             self._withheld[key] = shown

@@ -126,7 +126,7 @@ def _of_lines(name: str, lines: Iterable[str]) -> ReadDocument:
 
 
 async def _redact(found: ReadFiles, settings: Settings) -> ReadFiles:
-    from waystation.agents.document_names import redact_names  # noqa: PLC0415
+    from waystation.agents.document_names import redact_names, redact_text  # noqa: PLC0415
     from waystation.knowledge import redactor_of  # noqa: PLC0415  it takes seconds to load
 
     tenant, documents, notes = tenant_hash(settings.tenant), list[ReadDocument](), dict[str, None]()
@@ -134,7 +134,7 @@ async def _redact(found: ReadFiles, settings: Settings) -> ReadFiles:
         names = await redact_names([one.name for one in found.documents], redactor, tenant, Place.TOOL_RESULT)
         for name, document in zip(names, found.documents, strict=True):
             original = "\n".join(document.lines)
-            (redacted,) = await redactor.redact([original], Place.TOOL_RESULT, tenant)
+            redacted = await redact_text(original, redactor, tenant, Place.TOOL_RESULT)
             notes |= dict.fromkeys(redaction_notes(redacted, of=name))
             documents.append(_of_lines(name, shown_text(original, redacted).lines))
         whole = [one.name for one in found.left_out]
