@@ -174,7 +174,7 @@ class Parts:
     @property
     def archive(self) -> Archive:
         """The way from outbox to memory."""
-        return Archive(store=self.store, embedder=self.embedder, memory=self.memory)
+        return Archive(store=self.store, embedder=self.embedder, memory=self.memory, redactor=self.redactor)
 
     @property
     def librarian(self) -> Librarian:

@@ -27,6 +27,7 @@ from waystation.domain.transcript import Summarised, user_text
 from waystation.knowledge import opened_embedder
 from waystation.settings import Settings
 from waystation.stores import opened_store
+from waystation.testing import PlainRedactor
 from workers.memory import opened_draft, opened_memory, why_not_embedded
 
 ROOT = Path(__file__).parents[2]
@@ -86,7 +87,7 @@ async def bring_in() -> None:
         opened_embedder(settings) as embedder,
         opened_memory(settings, embedder) as memory,
     ):
-        await Archive(store, embedder, memory).drain()
+        await Archive(store, embedder, memory, PlainRedactor({}, {})).drain()
 
 
 async def put_aside(count: int) -> tuple[str, ...]:

@@ -189,7 +189,6 @@ def test_emails_within_emails_are_read_to_a_depth(tmp_path: Path) -> None:
         ("report", pdf_file("A PDF"), "[page 1]\nA PDF"),
         ("a.txt", pdf_file("A PDF"), "[page 1]\nA PDF"),
         ("a.pdf", b"\xff junk before it\n" + pdf_file("A PDF"), "[page 1]\nA PDF"),
-        ("a.pdf", b"Plain text", "Plain text"),
         ("a.zip", open_sheets_file(), f"[sheet Costs]\n{TEXT}"),
         ("mail.txt", mail_file().replace(b"Subject", b"Message-ID: <1@x>\nSubject"), f"Порт 港口\n\n{TEXT}"),
         ("a.yaml", b"From: a\nTo: b\nSubject: c\n", "From: a\nTo: b\nSubject: c"),

@@ -62,7 +62,9 @@ def test_a_file_keeps_the_name_that_was_given(tmp_path: Path, monkeypatch: pytes
     assert loaded_names(Path("docs/a.md")) == ["docs/a.md"]
 
 
-def test_names_that_clash_keep_the_longer_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_that_clash_have_as_many_folders_as_tell_them_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("one/readme.md", "two/readme.md", "two/other.md"):
         write(tmp_path / name, name)
     monkeypatch.chdir(tmp_path)
@@ -72,6 +74,12 @@ def test_names_that_clash_keep_the_longer_path(tmp_path: Path, monkeypatch: pyte
         ("other.md", "two/other.md"),
         ("two/readme.md", "two/readme.md"),
     ]
+
+
+def test_folders_that_are_the_same_for_all_are_no_part_of_a_name(tmp_path: Path) -> None:
+    for name in ("wiki/docs/a/x/index.md", "wiki/docs/b/x/index.md"):
+        write(tmp_path / name, name)
+    assert loaded_names(tmp_path / "wiki/docs/a/x", tmp_path / "wiki/docs/b/x") == ["a/x/index.md", "b/x/index.md"]
 
 
 def test_names_that_clash_only_without_their_brackets_are_numbered(tmp_path: Path) -> None:
@@ -174,7 +182,17 @@ def test_line_ends_of_every_kind_become_one_kind(tmp_path: Path) -> None:
             bytes(range(1, 256)) * 40,
             "in no text encoding that can be recognised; save it as UTF-8",
         ),
-        ("a.md", " \n\t\n", "empty"),
+        ("a.md", b" \n\t\n", "empty"),
+        (
+            "paper.pdf",
+            b"Error 404: no such paper here.",
+            "plain text that is called .pdf: no such file is in it; call it .txt if it is a document",
+        ),
+        (
+            "costs.xlsx",
+            b"a,b\n1,2\n",
+            "plain text that is called .xlsx: no such file is in it; call it .txt if it is a document",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_skipped_in_a_folder_and_refused_by_itself(

@@ -1,7 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.adapters.documents.search import MOST_CHARACTERS, MOST_LINES, passages_of
+from waystation.adapters.documents.search import MOST_CHARACTERS, MOST_LINES, OVERLAP, passages_of
+from waystation.domain.documents import DocumentPassage
 
 LINES = st.lists(
     st.one_of(st.just(""), st.just("   "), st.just("# Heading"), st.text("abc ", min_size=1), st.just("x" * 4_500))
@@ -19,10 +20,33 @@ def test_passages_hold_every_line_with_text_once_and_stay_in_bounds(lines: list[
         assert passage.last_line - passage.first_line < MOST_LINES
         assert 0 < len(passage.text) <= MOST_CHARACTERS
         assert passage.text.count("\n") == passage.last_line - passage.first_line
-    joined = "".join(passage.text for passage in passages).replace("\n", "")
+    joined = "".join(_new(passage) for passage in passages).replace("\n", "")
     assert joined == "".join(line.rstrip() for line in lines)
     numbers = [(passage.first_line, passage.last_line) for passage in passages]
     assert numbers == sorted(numbers)
+
+
+def _new(passage: DocumentPassage) -> str:
+    """Without what it shares with the part of the line before."""
+    return passage.text[OVERLAP:] if passage.first_character > 1 else passage.text
+
+
+@given(st.integers(0, 5_900), st.integers(1, OVERLAP))
+def test_of_a_long_line_every_phrase_is_whole_in_one_part_which_says_where_it_is(start: int, length: int) -> None:
+    line = "".join(f"{number:04d}" for number in range(1_600))
+    phrase = line[start : start + length]
+    parts = list(passages_of("a.json", f"before\n{line}\nafter"))[1:-1]
+    assert any(phrase in part.text for part in parts)
+    for part in parts:
+        begin = part.first_character - 1
+        assert (part.first_line, part.last_line) == (2, 2)
+        assert line[begin : begin + len(part.text)] == part.text
+
+
+def test_no_placeholder_is_parted_at_the_end_of_a_part() -> None:
+    placeholder = "<PERSON_7f3a2c91d04e>"
+    line = "x" * (MOST_CHARACTERS - 10) + placeholder + "y" * 1_000
+    assert all(part.text.count("<PERSON") == part.text.count(placeholder) for part in passages_of("a.md", line))
 
 
 def test_small_paragraphs_are_put_together_and_never_torn() -> None:
@@ -49,7 +73,8 @@ def test_a_line_that_is_too_long_is_cut_into_passages_with_its_number() -> None:
         (1, 1, 2),
         (2, 2, 2_000),
         (2, 2, 2_000),
-        (2, 3, 503),
+        (2, 2, 900),
+        (3, 3, 2),
     ]
 
 

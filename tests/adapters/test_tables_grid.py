@@ -131,3 +131,53 @@ def test_what_is_hidden_over_several_cells_has_no_placeholder_in_any_of_them() -
         (" Ada", " Ada", ""),
     ]
     assert hidden("a,b\n1,KEY\nEND,2", "KEY\nEND") == [("END", "END", ""), ("KEY", "KEY", "")]
+
+
+def test_the_line_that_tells_excel_the_separator_is_no_row() -> None:
+    for said in ("sep=;", '"sep=;"', "SEP=;"):
+        found = seen(f"{said}\nname;amount\npump;12,5\nvalve;30\n")
+        assert (found.names, cells(found), found.lines) == (
+            ["name", "amount"],
+            [("pump", "valve"), ("12,5", "30")],
+            (3, 4),
+        )
+        assert found.cautions == []
+
+
+def test_quotation_marks_behind_backslashes_are_read_where_doubled_ones_are_not() -> None:
+    found = seen('id,comment,amount\n1,"he said \\"no\\" to it, twice",12\n2,"fine",30\n')
+    assert cells(found) == [("1", "2"), ('he said "no" to it, twice', "fine"), ("12", "30")]
+    assert cells(seen('a,b\n1,"C:\\"\n2,"x ""y"""\n')) == [("1", "2"), ("C:\\", 'x "y"')]
+
+
+def test_blanks_behind_commas_belong_to_no_cell() -> None:
+    found = seen('id, name, note\n1, "Doe, Jane", "x"\n2, Ann, y\n')
+    assert (found.names, cells(found)) == (["id", "name", "note"], [("1", "2"), ("Doe, Jane", "Ann"), ("x", "y")])
+    assert seen("id,note\n1, kept\n2,x\n").columns[1].values[1] == " kept"
+
+
+@pytest.mark.parametrize(
+    "preamble", ["Report of Q3\n\n", "Report of Q3\nGenerated: 2024-01-01, 12:00\n", "a note\n\n\nmore\n"]
+)
+def test_lines_above_the_heading_are_no_rows_and_are_told(preamble: str) -> None:
+    table = "name,amount,unit,site\npump,12,a,b\nvalve,30,c,d\nhose,7,e,f\n"
+    found = seen(preamble + table)
+    above = preamble.count("\n")
+    assert (found.names, found.lines) == (["name", "amount", "unit", "site"], (above + 2, above + 3, above + 4))
+    (caution,) = found.cautions
+    assert caution.startswith(f"t: lines 1-{above}, above its heading, are no part of it")
+
+
+def test_a_heading_that_is_shorter_than_its_rows_is_no_preamble() -> None:
+    assert seen("a,b,c\n1,x,2,9\n2,y,3,9\n").names[:3] == ["a", "b", "c"]
+    assert seen("name\npump\nvalve\n").names == ["name"]
+
+
+def test_what_is_hidden_stays_so_in_every_dialect() -> None:
+    assert hidden('a, b\n1, "x pw1, y"\n2, pw2\n', "pw1", "pw2") == [
+        ("x pw1, y", "pw1", "<T_pw1>"),
+        ("pw2", "pw2", "<T_pw2>"),
+    ]
+    assert hidden("sep=;\na;b\n1;pw1\n", "pw1") == [("pw1", "pw1", "<T_pw1>")]
+    escaped = 'a,b\n1,"x \\"pw1\\" y"\n2,pw2\n'
+    assert hidden(escaped, "pw1", "pw2") == [('x "pw1" y', 'x "pw1" y', ""), ("pw2", "pw2", "<T_pw2>")]

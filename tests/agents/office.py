@@ -200,7 +200,7 @@ class Office:
 
     @property
     def archive(self) -> Archive:
-        return Archive(store=self.store, embedder=self.embedder, memory=self.memory)
+        return Archive(store=self.store, embedder=self.embedder, memory=self.memory, redactor=self.redactor)
 
     @property
     def condenser(self) -> Condenser:

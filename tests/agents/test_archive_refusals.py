@@ -15,6 +15,7 @@ from waystation.adapters.qdrant.server import QdrantServerMemory
 from waystation.agents.archive import EMBEDDED_AT_ONCE, Archive, Drained
 from waystation.domain.ownership import OfTenant
 from waystation.ports.knowledge import Use
+from waystation.testing import PlainRedactor
 
 
 class ShortVectors:
@@ -85,4 +86,36 @@ async def test_a_refused_passage_is_taken_back_like_any_other(office: Office, tm
     assert [passage.id for passage in await office.store.passages_named(refused[:8], office.ref.reader)] == [refused]
     assert await office.store.passages_named(refused[:8], OfTenant(tenant="other")) == ()
     assert await office.store.passages_named("%", office.ref.reader) == ()
+    await archive.memory.aclose()
+
+
+async def test_a_passage_that_still_holds_something_private_reaches_neither_embedder_nor_memory(
+    office: Office, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await commit_passages(office, 3)
+    read: list[str] = []
+
+    class Reading(ShortVectors):
+        async def embed(self, texts: Sequence[str], use: Use = "passage") -> tuple[tuple[float, ...] | None, ...]:
+            read.extend(texts)
+            return await super().embed(texts, use)
+
+    passages = await office.store.waiting(3)
+    private = PlainRedactor({passages[1].text: "<SECRET_000000000000>"})
+    archive = replace(await archive_of(office, tmp_path), embedder=Reading(), redactor=private)
+    assert await archive.drain() == Drained(stored=2, waiting=0)
+    assert await office.store.refused() == (passages[1].id,)
+    assert not any(passages[1].text in text for text in read)
+    assert passages[1].id in caplog.text
+    assert passages[1].text not in caplog.text
+    await archive.memory.aclose()
+
+
+async def test_what_cannot_be_looked_at_waits(office: Office, tmp_path: Path) -> None:
+    await commit_passages(office, 3)
+    office.redactor.failing = True
+    archive = await archive_of(office, tmp_path)
+    assert await archive.drain() == Drained(stored=0, waiting=3)
+    office.redactor.failing = False
+    assert await archive.drain() == Drained(stored=3, waiting=0)
     await archive.memory.aclose()

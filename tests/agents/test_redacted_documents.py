@@ -236,7 +236,7 @@ async def test_people_are_told_which_document_was_put_aside_by_its_redacted_name
     ):
         assert "tide." not in (await box.run(call, site)).content
     assert list(dict.fromkeys(site.notices)) == [
-        f"{put_aside} (interviews {NAME_PLACEHOLDER}.md).",
+        f"{put_aside} (interviews/{NAME_PLACEHOLDER}.md).",
         f"{put_aside} (plain.csv).",
     ]
     assert await told_name(private, TextRedactor(redactor, titles="none"), READER.tenant) == "(no title)"

@@ -61,7 +61,9 @@ class House:
         self, office: Office, embedder: Embedder, *, with_refused: bool = False, anew: bool = False
     ) -> Reindexed:
         async with opened_draft(self.settings, embedder, anew=anew) as draft:
-            return await Reindexing(office.store, embedder, draft, lambda there, of: None, with_refused).run()
+            return await Reindexing(
+                office.store, embedder, draft, office.redactor, lambda there, of: None, with_refused
+            ).run()
 
     async def found(self, embedder: Embedder) -> int:
         """How many passages a search by vector alone gives."""
@@ -80,7 +82,7 @@ async def house(request: pytest.FixtureRequest, tmp_path: Path, office: Office) 
         assert not await memory_is_there(house.settings)
         await commit_passages(office, COUNT)
         async with house.memory(OLD) as memory:
-            await Archive(office.store, OLD, memory).drain()
+            await Archive(office.store, OLD, memory, office.redactor).drain()
         assert await memory_is_there(house.settings)
         yield house
 
@@ -146,7 +148,7 @@ async def test_what_the_same_embedder_makes_anew_goes_on_where_it_ended(house: H
 
 async def test_a_draft_that_is_the_memory_already_can_be_published_again(house: House, office: Office) -> None:
     async with opened_draft(house.settings, OLD, anew=True) as draft:
-        await Reindexing(office.store, OLD, draft, lambda there, of: None).run()
+        await Reindexing(office.store, OLD, draft, office.redactor, lambda there, of: None).run()
         await draft.publish()
         assert len(await draft.ids()) == COUNT
     assert await house.found(OLD) == COUNT

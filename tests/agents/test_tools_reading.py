@@ -1,3 +1,4 @@
+import re
 import uuid
 
 import pytest
@@ -67,7 +68,30 @@ async def test_a_small_window_makes_small_pages(library: Office) -> None:
 
 async def test_a_line_that_is_too_long_is_cut_and_says_so(library: Office) -> None:
     text = await library.call(use("read_document", name="wide.md"))
-    assert "x" * 2_000 + " … (5,000 characters in all)\n2| short" in text
+    more = " … (5,000 characters in all; read this line alone from first_character 2001)\n2| short"
+    assert "x" * 2_000 + more in text
+
+
+async def test_a_long_line_is_read_to_its_end_and_a_hit_says_where_in_it(bare_office: Office) -> None:
+    line = "".join(f'{{"id":{number},"part":"pump"}},' for number in range(1_000)) + '{"crankcase":"worn"}'
+    await bare_office.open_task((SourceDocument(name="minified.json", text=f"[\n{line}\n]"),))
+    read, first = "", 1
+    while True:
+        call = use("read_document", name="minified.json", first_line=2, last_line=2, first_character=first)
+        head, shown, *more = (await bare_office.call(call, window=8_000)).splitlines()
+        assert head == f"minified.json, line 2 of 3, {len(line):,} characters, from {first:,}"
+        read += shown.removeprefix("2| ")
+        if not more:
+            break
+        first = int(more[0].removeprefix("line 2 continues at first_character "))
+    assert read == line
+    found = await bare_office.call(use("search_documents", query="crankcase"))
+    where = re.match(r"\[minified\.json:2-2\] characters ([\d,]+)-([\d,]+) of this line\n", found)
+    assert where is not None
+    begin, end = (int(number.replace(",", "")) for number in where.groups())
+    assert line[begin - 1 : end] in found
+    beyond = use("read_document", name="minified.json", first_line=2, first_character=len(line) + 1)
+    assert "there is none from number" in await bare_office.call(beyond)
 
 
 async def test_an_empty_document_is_read_as_one_empty_line(library: Office) -> None:

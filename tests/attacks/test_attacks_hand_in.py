@@ -21,7 +21,7 @@ from waystation.domain.errors import BadInput
 from waystation.domain.task import SourceDocument, TaskRequest, TaskRow
 from waystation.serve.access import needed_role
 from waystation.serve.app import LetIn, application
-from waystation.serve.bodies import LONGEST_UPLOAD_NAME, file_name, uploaded
+from waystation.serve.bodies import LONGEST_UPLOAD_NAME, file_path, uploaded
 from waystation.settings import Settings
 from waystation.task_view import Submitted
 
@@ -118,10 +118,11 @@ async def test_a_session_is_limited_only_to_what_a_task_could_spend(budget: str,
 
 
 async def test_what_is_uploaded_has_names_that_are_apart_and_fit_any_folder() -> None:
-    given = ("../x.md", "x.md", "\u5b57" * 110 + ".md")
+    given = ("../x.md", "x.md", "\u5b57" * 110 + ".md", "wiki/a/index.md", "wiki/b/index.md", "/etc/../c/b/index.md")
     documents = await uploaded([UploadFile(BytesIO(b"# A\n\nwords"), filename=name) for name in given])
     names = [one.name for one in documents]
-    assert names[:2] == ["0/x.md", "1/x.md"]
+    assert names[:2] == ["x.md", "x.md (2)"]
+    assert names[3:] == ["a/index.md", "wiki/b/index.md", "c/b/index.md"]
     assert names[2].endswith("\u5b57.md")
     assert len(names[2].encode()) <= LONGEST_UPLOAD_NAME
 
@@ -140,13 +141,14 @@ async def test_what_cannot_be_read_of_an_upload_is_told_by_the_name_that_it_was_
 @pytest.mark.parametrize(
     ("given", "kept"),
     [
-        ("../../etc/passwd", "passwd"),
-        ("C:\\x\\a.md", "a.md"),
+        ("../../etc/passwd", "etc/passwd"),
+        ("C:\\x\\a.md", "C:/x/a.md"),
+        ("a/./.git/b.md", "a/git/b.md"),
         (".bashrc", "bashrc"),
         ("..", "document.txt"),
         ("/", "document.txt"),
         ("a\0b\n.md", "a␀b.md"),
     ],
 )
-def test_a_files_name_is_no_path(given: str, kept: str) -> None:
-    assert file_name(given) == kept
+def test_a_files_name_leads_nowhere(given: str, kept: str) -> None:
+    assert file_path(given) == kept

@@ -17,10 +17,11 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import NamedTuple
 
+from waystation.agents.document_names import redact_names, redact_text
 from waystation.agents.documents import RedactedDocuments, document_names, with_names_as_shown
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.documents import Document, DocumentPassage, earlier_versions
-from waystation.domain.errors import MemoryUnavailable, PassagesRefused, WrongKey
+from waystation.domain.errors import MemoryUnavailable, PassagesRefused, RedactionFailed, WrongKey
 from waystation.domain.foreign import Tagged, followed, tagged
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import (
@@ -90,22 +91,25 @@ class Archive:
     store: Store
     embedder: Embedder
     memory: Memory
+    redactor: Redactor
 
     async def drain(self, run_id: str | None = None) -> Drained:
         """Write everything that waits, of one agent run or of all, oldest first; and take out what was taken back.
 
         The points' ids are fixed, so that a crash between writing and marking writes the same points again. A passage
-        that memory does not take, while it takes others of its batch, is put aside.
+        that memory does not take, while it takes others of its batch, is put aside; so is one in which the redactor
+        still finds a secret or an identifier: neither embedder nor memory sees it.
         """
         stored = 0
         with suppress(MemoryUnavailable):  # the next time does it
             await self.forget()
         while passages := await self.store.waiting(EMBEDDED_AT_ONCE, run_id):
             try:
-                taken = await _written(self.memory, await embedded(self.embedder, passages))
-            except MemoryUnavailable:
-                taken = frozenset[str]()
-            if not taken:  # where it refuses every one, memory may be at fault, and no passage
+                clean = await without_private(self.redactor, passages)
+                taken = await _written(self.memory, await embedded(self.embedder, clean)) if clean else frozenset[str]()
+            except (MemoryUnavailable, RedactionFailed):
+                return Drained(stored=stored, waiting=await self.store.count_waiting())
+            if clean and not taken:  # where it refuses every one, memory may be at fault, and no passage
                 return Drained(stored=stored, waiting=await self.store.count_waiting())
             await self.store.stored([passage.id for passage in passages if passage.id in taken])
             await self.store.put_aside([passage.id for passage in passages if passage.id not in taken])
@@ -139,6 +143,21 @@ class Archive:
             raise MemoryUnavailable(f"{waiting} passages wait until memory takes them")
         await self.memory.delete(await self.store.refused())  # which it may have as they were before
         await self.forget_for_good()
+
+
+async def without_private(redactor: Redactor, passages: Sequence[Passage]) -> list[Passage]:
+    """The passages in which the redactor finds nothing more: the last border before embedder and memory.
+
+    Raises RedactionFailed.
+    """
+    clean: list[Passage] = []
+    for passage in passages:
+        results = await redactor.redact([passage.text, passage.heading], Place.EMBEDDED, passage.tenant)
+        if any(result.spans for result in results):
+            _log.warning("passage %s still holds something private: it does not go into memory", passage.id)
+        else:
+            clean.append(passage)
+    return clean
 
 
 async def embedded(embedder: Embedder, passages: Sequence[Passage]) -> list[EmbeddedPassage]:
@@ -227,7 +246,7 @@ class Librarian:
         """
         shown = await self.redacted.text(document.blob, task)
         text = "".join(f"{line}\n" for line in shown.lines[lines])
-        (redacted,) = await self.redactor.redact([text], Place.COMPRESSED, task.tenant)
+        redacted = await redact_text(text, self.redactor, task.tenant, Place.COMPRESSED)
         return line_for_line(text, redacted), not (redacted.unredacted or shown.withheld)
 
     def _passages(self, so_far: Remembering, document: Document, text: str) -> list[Passage]:
@@ -273,6 +292,7 @@ class Reindexing:
     store: Store
     embedder: Embedder
     draft: MemoryDraft
+    redactor: Redactor
     progress: Progress
     with_refused: bool = False
     """Try those again, too, that memory did not take."""
@@ -281,7 +301,10 @@ class Reindexing:
     _embedded: int = 0
 
     async def run(self) -> Reindexed:
-        """Fill the draft and publish it. Raises MemoryUnavailable; then the memory before is in use as it was."""
+        """Fill the draft and publish it.
+
+        Raises MemoryUnavailable, RedactionFailed; then the memory before is in use as it was.
+        """
         self._there = set(await self.draft.ids())
         await self._fill()
         await self.draft.publish()
@@ -307,8 +330,9 @@ class Reindexing:
 
     async def _embed(self, ids: list[str]) -> None:
         passages = await self.store.passages_with(ids, Installation())
-        taken = await _written(self.draft, await embedded(self.embedder, passages)) if passages else frozenset[str]()
-        if passages and not taken and not self._there:  # the memory may be at fault, and no passage
+        clean = await without_private(self.redactor, passages)
+        taken = await _written(self.draft, await embedded(self.embedder, clean)) if clean else frozenset[str]()
+        if clean and not taken and not self._there:  # the memory may be at fault, and no passage
             raise MemoryUnavailable(f"the new memory took none of {len(passages)} passages")
         self._there |= taken
         self._embedded += len(taken)
@@ -425,7 +449,7 @@ class Recollection:
             return [*sessions]
         rows = [await self.store.tasks(OfSession(tenant=tenant, session=one), limit=1) for one in sessions]
         names = [row[0].request.session if row else session for row, session in zip(rows, sessions, strict=True)]
-        return [one.text.replace('"', "'") for one in await self.redactor.redact(names, Place.CONTRACT, tenant)]
+        return [one.replace('"', "'") for one in await redact_names(names, self.redactor, tenant, Place.CONTRACT)]
 
     async def _embedded(self, query: MemoryQuery) -> MemoryQuery:
         (redacted,) = await self.redactor.redact([query.text], Place.QUERY, query.tenant)

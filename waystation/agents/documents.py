@@ -21,6 +21,7 @@ from functools import cached_property
 from weakref import WeakValueDictionary
 
 from waystation.agents.columns import ColumnRedactor, RedactedTable
+from waystation.agents.document_names import SUFFIX, redact_names, redact_text, spaced
 from waystation.domain.documents import Document, DocumentFinder
 from waystation.domain.errors import TextHeldBack
 from waystation.domain.foreign import one_line
@@ -40,15 +41,10 @@ from waystation.domain.privacy import (
     treatment,
     with_line_feeds,
     with_originals,
-    with_placeholders,
 )
 from waystation.domain.tables import Table, TableText
-from waystation.patterns import Linear, literals, proven
+from waystation.patterns import Linear, literals
 from waystation.ports import Clock, Redactor, Store, TableEngine, Vault
-
-_SUFFIX = proven(r"\.[A-Za-z][A-Za-z0-9]{0,5}\Z")
-_JOINTS = str.maketrans("_-/", "   ")
-"""Between words of a file's name: a language model finds nobody in `interview_Ada_Lovelace`."""
 
 
 @dataclass(frozen=True)
@@ -120,18 +116,10 @@ async def document_names(
 ) -> DocumentNames:
     """As they are called at this place.
 
-    Names are redacted with and without their suffix: `.eml` hides that `a@example.org.eml` is an address, and `.org` is
-    no suffix of it. Raises RedactionFailed.
+    See `redact_names`. Raises RedactionFailed.
     """
     names = [one.name for one in documents]
-    stems = [*names, *(_SUFFIX.sub("", name) for name in names)]
-    redacted = await redactor.redact([stem.translate(_JOINTS) for stem in stems], place, tenant)
-    pairs = zip(redacted[: len(names)], redacted[len(names) :], strict=True)
-    fuller = [max(pair, key=_covered) for pair in pairs]
-    shown = [
-        with_placeholders(name, found.spans).text if found.spans else name
-        for name, found in zip(names, fuller, strict=True)
-    ]
+    shown = await redact_names(names, redactor, tenant, place)
     return DocumentNames(documents, dict(zip(names, shown, strict=True)), None, tenant)
 
 
@@ -156,21 +144,18 @@ async def told_name(name: str, redactor: Redactor, tenant: str) -> str:
 
     With and without its suffix, as other names of documents. Raises RedactionFailed.
     """
-    spaced = name.translate(_JOINTS)
-    (whole,) = await redactor.redact([spaced], Place.TITLE, tenant)
-    stem = _SUFFIX.sub("", whole.text)
+    (private,) = await redact_names([name], redactor, tenant, Place.QUESTION)
+    words = spaced(private)
+    (whole,) = await redactor.redact([words], Place.TITLE, tenant)
+    stem = SUFFIX.sub("", whole.text)
     (without,) = await redactor.redact([stem], Place.TITLE, tenant)
     if without.text != stem:
         return one_line(without.text)
-    return one_line(name if whole.text == spaced else whole.text)
+    return one_line(private if whole.text == words else whole.text)
 
 
 def _under(name: str, document: Document) -> Document:
     return document if document.name == name else document.model_copy(update={"name": name})
-
-
-def _covered(redacted: Redacted) -> int:
-    return sum(span.end - span.start for span in redacted.spans)
 
 
 MOST_WITHHELD = 10_000
@@ -231,7 +216,7 @@ class RedactedDocuments:
         original = with_line_feeds(await self.store.get_text(key.blob, reader))
         if (withheld := self._withheld.get(key)) is not None:
             return withheld
-        (redacted,) = await self.redactor.redact([original], place, key.tenant)
+        redacted = await redact_text(original, self.redactor, key.tenant, place)
         shown = shown_text(original, redacted)
         if shown.withheld:
             self._withheld[key] = shown

@@ -40,6 +40,7 @@ GROUPS = {
     },
     "Tasks": {
         "submit": Command("submit", "Hand in a question with documents."),
+        "read": Command("read", "Print what agents will see of files, and what was left out."),
         "list": Command("tasks", "List the newest tasks."),
         "show": Command("show", "Show a task."),
         "watch": Command("show", "Follow a task until it is over."),

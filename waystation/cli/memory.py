@@ -7,7 +7,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from dataclasses import dataclass
 from time import monotonic
 from typing import Annotated, get_args
@@ -39,7 +39,7 @@ from waystation.domain.value import Value
 from waystation.files import private_folder
 from waystation.ports import Embedder
 from waystation.settings import Settings
-from waystation.stores import opened_store
+from waystation.stores import opened_store, placeholder_key
 
 app = typer.Typer()
 
@@ -295,13 +295,15 @@ class ReindexedJson(Reindexed):
 
 async def _reindex(settings: Settings, *, with_refused: bool, anew: bool) -> ReindexedJson:
     # Qdrant and the embedder take a second to load.
-    from waystation.knowledge import opened_embedder  # noqa: PLC0415
+    from waystation.knowledge import opened_embedder, redactor_of  # noqa: PLC0415
     from workers.memory import held, opened_draft  # noqa: PLC0415
 
     private_folder(settings.home)
     async with aclosing(await opened_store(settings)) as store, opened_embedder(settings) as embedder:
-        async with opened_draft(settings, embedder, anew=anew) as draft:
-            done = await Reindexing(store, embedder, draft, _Told(monotonic).told, with_refused=with_refused).run()
+        with closing(redactor_of(settings, await placeholder_key(settings))) as redactor:
+            async with opened_draft(settings, embedder, anew=anew) as draft:
+                told = _Told(monotonic).told
+                done = await Reindexing(store, embedder, draft, redactor, told, with_refused=with_refused).run()
             if lost := (await held(settings, store, draft)).lost:
                 say(lost)
         return ReindexedJson(embedder=embedder.name, dimension=embedder.dimension, **done.model_dump())

@@ -64,6 +64,14 @@ class DocumentHit(Value):
     """Content hash of the version that was searched."""
     shown: bool = False
     """The stretch is of the document as it is shown, not of the original."""
+    first_character: int = 0
+    """Of a part of one long line: where in the line it begins, counted from 1. 0: whole lines."""
+
+    @property
+    def where(self) -> str:
+        """What follows its citation; empty for whole lines."""
+        last = self.first_character + len(self.text) - 1
+        return f" characters {self.first_character:,}-{last:,} of this line" if self.first_character else ""
 
 
 class ShownDocument(NamedTuple):
@@ -87,6 +95,8 @@ class DocumentPassage(NamedTuple):
     first_line: int
     last_line: int
     text: str
+    first_character: int = 0
+    """Of a part of one long line: where in the line it begins, counted from 1. 0: whole lines."""
 
 
 class LeftOut(Value):

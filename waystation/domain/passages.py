@@ -22,6 +22,7 @@ from waystation.domain.leg import RunRef
 from waystation.domain.memory import GOES_ON, TURN_LABEL, Passage, PassageKind
 from waystation.domain.task import TaskRef
 from waystation.domain.transcript import (
+    OPERATORS,
     Block,
     Message,
     Opaque,
@@ -83,9 +84,11 @@ def _render_block(message: Message, block: Block, names: Mapping[str, str]) -> s
         case ToolUse():
             return f"{head} {json.dumps(block.input, ensure_ascii=False)}"
         case ToolResult():
-            return (
-                f"{head} of {names.get(block.tool_use_id, 'a tool')}] {with_quoted_labels(block.content, message.id)}"
-            )
+            attached = [f"(attached: {one.kind}) {one.words}".rstrip() for one in block.attached]
+            said = "\n".join([*([block.content] if block.content else []), *attached])
+            return f"{head} of {names.get(block.tool_use_id, 'a tool')}] {with_quoted_labels(said, message.id)}"
+        case Opaque() if block.kind != OPERATORS and (words := block.words):
+            return f"{head} {with_quoted_labels(words, message.id)}"
         case _:
             return head
 

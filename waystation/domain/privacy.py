@@ -75,6 +75,8 @@ class Place(StrEnum):
 
     COMPRESSED = "compressed messages"
     """What the summariser reads, and the passages in memory, those of documents among them."""
+    EMBEDDED = "passages on their way to memory"
+    """Redacted before, as one text or as several that were put together: the last look before embedder and Qdrant."""
     SUMMARY = "summaries"
     WISH = "instructions for compactions"
     QUERY = "queries to memory"
@@ -108,6 +110,8 @@ def treatment(place: Place, policy: Policy) -> Treatment:
             | Place.REPORT
         ):
             return _before_models(policy)
+        case Place.EMBEDDED:  # names need the text around them: they were looked for there
+            return Treatment.SECRETS if policy is Policy.SECRETS_ONLY else Treatment.IDENTIFIERS
         case Place.COMPRESSED | Place.SUMMARY | Place.WISH | Place.QUERY | Place.TITLE | Place.QUESTION:
             return Treatment.SECRETS if policy is Policy.SECRETS_ONLY else Treatment.NAMES
         case (

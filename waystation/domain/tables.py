@@ -58,6 +58,8 @@ class Table(Value):
     """The first row names the columns; else they are `column_1`, `column_2` and so on."""
     sheet: bool = False
     """It comes from a workbook, where empty cells at the end of a row are not written."""
+    above: tuple[int, int] | None = None
+    """First and last of the lines that stand before the heading and are no row of the table."""
 
     def within(self, first_line: int, last_line: int) -> "Table":
         """The rows that begin on these lines, both ends included."""
@@ -71,7 +73,10 @@ class Table(Value):
                 for column in self.columns[: max(widths, default=0)]
             ]
         )
-        return self.model_copy(update={"columns": columns, "lines": self.lines[begin:end], "widths": widths})
+        above = None if begin else self.above
+        return self.model_copy(
+            update={"columns": columns, "lines": self.lines[begin:end], "widths": widths, "above": above}
+        )
 
 
 class Column(Value):

@@ -67,8 +67,66 @@ class ToolUse(Value):
     input: dict[str, JsonValue]
 
 
+_NO_WORDS = frozenset(
+    {
+        "cache_control",
+        "caller",
+        "citations",
+        "container",
+        "data",
+        "encrypted_content",
+        "encrypted_index",
+        "encrypted_stdout",
+        "file_id",
+        "id",
+        "media_type",
+        "signature",
+        "tool_use_id",
+        "type",
+    }
+)
+"""Fields of blocks of the Messages API in which nobody reads anything."""
+_UNREADABLE_SOURCES = frozenset({"base64", "file", "url"})
+
+
+def words_in(value: JsonValue) -> Iterator[str]:
+    """Every text that a block of the Messages API holds, in its order: titles, contents, what a program wrote."""
+    match value:
+        case str():
+            yield value
+        case list():
+            for item in value:
+                yield from words_in(item)
+        case dict():
+            is_text = value.get("type") == "text"  # a source whose data is text
+            for key, item in value.items():
+                if key not in _NO_WORDS or (is_text and key == "data"):
+                    yield from words_in(item)
+        case _:
+            pass
+
+
+def holds_unreadable(value: JsonValue) -> bool:
+    """Whether a block of the Messages API holds more than its words: a picture, a file elsewhere, what is encrypted."""
+    match value:
+        case list():
+            return any(map(holds_unreadable, value))
+        case dict():
+            kind = value.get("type")
+            sealed = kind in _UNREADABLE_SOURCES or any(value[key] for key in value if _is_sealed(key))
+            return sealed or any(map(holds_unreadable, value.values()))
+        case _:
+            return False
+
+
+def _is_sealed(key: str) -> bool:
+    return key == "file_id" or key.startswith("encrypted_")
+
+
 class Opaque(Value):
-    """A block that nothing here looks into: an image, a document, a call that the provider carried out itself."""
+    """A block of the Messages API that goes on as it is: an image, a document, a search result, an earlier summary by
+    the provider, a call that the provider carried out itself.
+    """
 
     type: Literal["opaque"] = "opaque"
     kind: str
@@ -82,6 +140,16 @@ class Opaque(Value):
     def of_the_user(self) -> bool:
         """Whether it belongs into messages of the user."""
         return self.kind in USERS_BLOCKS
+
+    @property
+    def words(self) -> str:
+        """What can be read in it; empty where nothing can."""
+        return "\n".join(text for text in words_in(self.body) if text.strip())
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether its words are all that it holds."""
+        return self.kind != "image" and not holds_unreadable(self.body)
 
 
 class ToolResult(Value):

@@ -188,21 +188,26 @@ def written_limit(text: str | None) -> Limit | None:
 
 
 async def uploaded(files: Sequence[UploadFile]) -> tuple[SourceDocument, ...]:
-    """Their texts, read as those of `submit --docs` are. A file's name is no path here. Raises BadInput."""
+    """Their texts, read as those of `submit --docs` are. Raises BadInput.
+
+    Folders in a file's name lead nowhere; they only tell files of the same name apart.
+    """
     if not files:
         return ()
+    given = [file_path(file.filename or "") for file in files]
     with TemporaryDirectory() as folder:
         for number, file in enumerate(files):
             own = File(folder) / str(number)
             own.mkdir()
-            (own / file_name(file.filename or "")).write_bytes(await file.read())
+            (own / given[number].rpartition("/")[2]).write_bytes(await file.read())
         try:
             loaded = await run_in_threadpool(load_documents, [File(folder)])
         except BadInput as error:
             raise BadInput(_as_given(str(error), folder, len(files))) from None
     if loaded.left_out:
         raise BadInput("; ".join(f"{_without_folder(one.name)}: {one.reason}" for one in loaded.left_out))
-    names = unique_names([Named(_without_folder(one.name), one.name) for one in loaded.documents])
+    paths = [given[int(one.name.partition("/")[0])] if "/" in one.name else given[0] for one in loaded.documents]
+    names = unique_names([Named(path.rpartition("/")[2], path) for path in paths])
     return tuple(one.model_copy(update={"name": name}) for one, name in zip(loaded.documents, names, strict=True))
 
 
@@ -219,11 +224,16 @@ def _as_given(words: str, folder: str, files: int) -> str:
     return words
 
 
-def file_name(given: str) -> str:
-    """The last part of what a browser called a file, without signs that lead elsewhere or hide it."""
-    last = plain(given).replace("\\", "/").rpartition("/")[2]
-    kept = "".join(sign for sign in last if sign not in "\n\t\0")
-    return kept.encode(errors="replace")[-LONGEST_UPLOAD_NAME:].decode(errors="ignore").lstrip(".") or "document.txt"
+def file_path(given: str) -> str:
+    """What a browser called a file, with the folders that it named, without signs that lead elsewhere or hide it."""
+    *folders, last = plain(given).replace("\\", "/").split("/")
+    kept = [part for folder in folders if (part := _path_part(folder))]
+    return "/".join((*kept, _path_part(last) or "document.txt"))
+
+
+def _path_part(given: str) -> str:
+    kept = "".join(sign for sign in given if sign not in "\n\t\0")
+    return kept.encode(errors="replace")[-LONGEST_UPLOAD_NAME:].decode(errors="ignore").lstrip(".")
 
 
 async def take_in(client: Client, tenant: str, new: NewTask, request_id: str) -> Submitted:

@@ -103,6 +103,25 @@ _HTML = linear(
 """For bytes as Latin-1 has them. What stands before the page is anybody's: an engine that goes back would try all ways
 to part it into comments.
 """
+_NEVER_TEXT = frozenset(
+    {
+        ".doc",
+        ".docx",
+        ".epub",
+        ".gif",
+        ".jpeg",
+        ".jpg",
+        ".ods",
+        ".odt",
+        ".pdf",
+        ".png",
+        ".ppt",
+        ".pptx",
+        ".xls",
+        ".xlsx",
+    }
+)
+"""What is called so and is neither that nor a page is a download that failed, or a wrong name."""
 _HEADER = proven(rb"\A(?:([A-Za-z][A-Za-z0-9-]*+)[ \t]*+:|[ \t])")
 _OF_MAIL = frozenset({b"from", b"to", b"subject", b"date"})
 _OF_TRANSPORT = frozenset({b"message-id", b"mime-version", b"received", b"return-path"})
@@ -146,6 +165,8 @@ def kind_of(head: bytes, suffix: str) -> Kind:
     if b"\x00" in head and not head.startswith(_BYTE_ORDER_MARKS):
         raise Unreadable("binary, not text")
     is_page = suffix in _HTML_SUFFIXES or (suffix in _SAVED_WRONG and _HTML.match(head.decode("latin-1")))
+    if suffix in _NEVER_TEXT and head.strip() and not is_page:
+        raise Unreadable(f"plain text that is called {suffix}: no such file is in it; call it .txt if it is a document")
     return Kind.HTML if is_page else Kind.TEXT
 
 

@@ -16,6 +16,7 @@ import bm25s
 
 from waystation.domain.documents import Document, DocumentHit, DocumentPassage, ShownDocument, marked_place
 from waystation.domain.ownership import OfTask
+from waystation.domain.privacy import whole_until
 from waystation.domain.procedures import evidence
 from waystation.patterns import proven
 from waystation.ports import DocumentStore
@@ -24,6 +25,8 @@ from waystation.words import terms
 MOST_LINES = 12
 MOST_CHARACTERS = 2_000
 """A longer line is cut into several passages that share its line number."""
+OVERLAP = 200
+"""Characters of a long line that two passages share: a word or a phrase at their border is whole in one of them."""
 
 _HEADING = proven(r"#{1,6} \S")
 
@@ -31,6 +34,8 @@ _HEADING = proven(r"#{1,6} \S")
 class _Line(NamedTuple):
     number: int
     text: str
+    first_character: int = 0
+    """Where a part of a long line begins in it, from 1; 0 for a whole line."""
 
     @property
     def is_heading(self) -> bool:
@@ -48,7 +53,8 @@ def passages_of(name: str, text: str) -> Iterator[DocumentPassage]:
     lines: list[_Line] = []
     heading = ""
     for paragraph in _paragraphs(text):
-        if lines and (_parts(lines, paragraph[0]) or not _fits(lines, paragraph)):
+        in_line = paragraph[0].first_character or (lines and lines[-1].first_character)
+        if lines and (in_line or _parts(lines, paragraph[0]) or not _fits(lines, paragraph)):
             yield _passage(name, heading, lines)
             heading = next((line.text for line in reversed(lines) if line.is_heading), heading)
             lines = []
@@ -76,13 +82,19 @@ def _passage(name: str, heading: str, lines: list[_Line]) -> DocumentPassage:
     # Blank lines between paragraphs are put back, so that line numbers can be counted off.
     texts = {line.number: line.text for line in lines}
     text = "\n".join(texts.get(number, "") for number in range(first, last + 1))
-    return DocumentPassage(name, "" if lines[0].is_heading else heading, first, last, text)
+    return DocumentPassage(name, "" if lines[0].is_heading else heading, first, last, text, lines[0].first_character)
 
 
 def _paragraphs(text: str) -> Iterator[list[_Line]]:
-    """Runs of lines that belong together; a run that would not fit a passage is cut."""
+    """Runs of lines that belong together; a run that would not fit a passage is cut. A part of a line is by itself."""
     run: list[_Line] = []
     for line in _lines(text):
+        if line.first_character:
+            if run:
+                yield run
+                run = []
+            yield [line]
+            continue
         if run and (not line.text or line.is_heading or line.marks_place or not _fits(run, [line])):
             yield run
             run = []
@@ -95,8 +107,21 @@ def _paragraphs(text: str) -> Iterator[list[_Line]]:
 def _lines(text: str) -> Iterator[_Line]:
     for number, line in enumerate(text.splitlines(), start=1):
         stripped = line.rstrip()
-        for start in range(0, max(1, len(stripped)), MOST_CHARACTERS):
-            yield _Line(number, stripped[start : start + MOST_CHARACTERS])
+        if len(stripped) <= MOST_CHARACTERS:
+            yield _Line(number, stripped)
+        else:
+            yield from _parts_of_line(number, stripped)
+
+
+def _parts_of_line(number: int, line: str) -> Iterator[_Line]:
+    """Parts that overlap; no placeholder is parted."""
+    start = 0
+    while True:
+        end = whole_until(line, start + MOST_CHARACTERS) if start + MOST_CHARACTERS < len(line) else len(line)
+        yield _Line(number, line[start:end], start + 1)
+        if end == len(line):
+            return
+        start = whole_until(line, end - OVERLAP)
 
 
 KEPT_INDEXES = 16
@@ -227,6 +252,7 @@ class _Index:
                 score=score,
                 blob=versions[passage.name],
                 shown=passage.name in self._shown,
+                first_character=passage.first_character,
             )
             for score, passage in hits[: max(0, limit)]
         )

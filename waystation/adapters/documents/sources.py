@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from importlib.metadata import PackageMetadata, distributions
 from itertools import filterfalse
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from waystation.adapters.documents.extract import Extracted, Unreadable
@@ -53,16 +53,29 @@ class Named(NamedTuple):
 
 
 def unique_names(named: Sequence[Named]) -> tuple[str, ...]:
-    """One name each, in order: the short one, the long one where short ones clash, numbered where that clashes too."""
+    """One name each, in order: the short one; where short ones clash, with as many folders before it as tell them
+    apart; numbered where no folder does.
+    """
     short = [citable(names.short) for names in named]
     count = Counter(short)
     taken = {name for name in short if count[name] == 1}
+    tails = Counter(tail for names, name in zip(named, short, strict=True) if count[name] > 1 for tail in _tails(names))
     chosen: list[str] = []
     for names, name in zip(named, short, strict=True):
-        unique = name if count[name] == 1 else _free(citable(names.long), taken)
+        unique = name
+        if count[name] > 1:
+            apart = (tail for tail in _tails(names) if tails[tail] == 1 and tail not in taken)
+            unique = next(apart, None) or _free(citable(names.long), taken)
         taken.add(unique)
         chosen.append(unique)
     return tuple(chosen)
+
+
+def _tails(names: Named) -> list[str]:
+    """The ends of the long name that have the short one, the shortest first."""
+    folders = PurePosixPath(names.long).parts
+    fewest = len(PurePosixPath(names.short).parts)
+    return [citable("/".join(folders[-length:])) for length in range(fewest, len(folders) + 1)]
 
 
 def apart(documents: Sequence[SourceDocument]) -> tuple[SourceDocument, ...]:

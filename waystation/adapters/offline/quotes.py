@@ -250,7 +250,7 @@ TOPIC = " – "
 """Stands between the step that a conclusion belongs to and what it says."""
 _READ_HEADER = proven(r"^.+, lines \d+-\d+ of \d+$")
 _NUMBERED = proven(r"^(\d{1,9})\| (.*)$", re.MULTILINE)
-_CUT_LINE = proven(r" … \([\d,]+ characters in all\)$")
+_CUT_LINE = proven(r" … \([\d,]+ characters in all[^()\n]{0,80}\)$")
 _SUMMARISED_NOTE = proven(r"\bnote \[([^\[\]]+):(\d{1,9})-(\d{1,9})\] (.*?)(?=; |$)", re.MULTILINE)
 _NOTE = proven(r"^\d+\. \[([^\[\]]+):(\d{1,9})-(\d{1,9})\] (.*)$", re.MULTILINE)
 

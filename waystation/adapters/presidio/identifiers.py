@@ -200,16 +200,28 @@ _LABELLED_SSN = proven(
     rf"\b(?:ssn|itin|social security){_NUMBER_IS}(?P<number>\d{{3}}[ .-]?\d{{2}}[ .-]?\d{{4}})(?!\w)", re.I
 )
 _SSN = proven(r"(?:(?<![\w.+-])|(?<=[a-z]{2}[-_]))(?!000|666)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\w]|[.-]\d)")
+_JOINT = r"(?:[-./]| (?=\d{2}))?"
+"""Between groups of an id: a blank only before digits, or words behind it would be a part."""
 _LABELLED = (
-    ("PASSPORT", proven(rf"\bpassport{_NUMBER_IS}(?P<number>(?=[A-Z]*\d)[A-Z0-9]{{6,9}})(?!\w)", re.I)),
+    (
+        "PASSPORT",
+        proven(
+            rf"\bpassport{_NUMBER_IS}(?P<number>(?=[A-Z]{{0,6}}[ -]?\d)[A-Z0-9](?:{_JOINT}[A-Z0-9]){{5,8}})(?!\w)", re.I
+        ),
+    ),
     (
         "BANK_ACCOUNT",
-        proven(rf"\b(?:(?:bank|checking|savings)\s)?(?:account|acct\.?){_NUMBER_IS}(?P<number>\d{{8,17}})(?!\w)", re.I),
+        proven(
+            rf"\b(?:(?:bank|checking|savings)\s)?(?:account|acct\.?){_NUMBER_IS}"
+            r"(?P<number>\d(?:[ -]?\d){7,16})(?!\w)",
+            re.I,
+        ),
     ),
     (
         "DRIVER_LICENSE",
         proven(
-            rf"\b(?:driver'?s?'?|driving)\s(?:licen[cs]e|permit){_NUMBER_IS}(?P<number>(?=[A-Z]*\d)[A-Z0-9]{{6,14}})(?!\w)",
+            rf"\b(?:driver['’]?s?['’]?|driving)\s(?:licen[cs]e|permit){_NUMBER_IS}"
+            rf"(?P<number>(?=[A-Z]{{0,6}}[ -]?\d)[A-Z0-9](?:{_JOINT}[A-Z0-9]){{5,19}})(?!\w)",
             re.I,
         ),
     ),

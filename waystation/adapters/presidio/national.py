@@ -209,25 +209,39 @@ _REGIONS_OF_CALLS = (
 _REGIONS = ("US", "GB", "DE", "FR", "IN", "BR", "IL")
 _FEWEST_DIGITS, _MOST_DIGITS = 7, 15
 
+_GLUED_EXTENSION = (
+    r"(?:[ \t]{0,2}[;,]?[ \t]{0,2}(?:[xX]|#|(?i:ext(?:ension|n)?|xtn|poste|durchwahl|dw|доб))"
+    r"[ \t.:=#]{0,3}\d{1,7}(?!\d))"
+)
+_EXTENSION = proven(_GLUED_EXTENSION)
+_AFTER_PAUSE = proven(r",{1,3}[ \t]?\d{1,7}#?(?![\w,]|[.]\d)")
+"""Digits that a telephone dials later: in prose alone, since a comma parts cells of CSV, too."""
+_BEFORE_CELL = proven(r"(?:\A|[\n,;\t|\"'])[ \t]?\Z")
+_ENDS = rf"(?:(?={_GLUED_EXTENSION})|(?!\w|[.-]\d))"
+_ENDS_NO_PATH = rf"(?:(?={_GLUED_EXTENSION})|(?!\w|[./-]\d))"
+_ENDS_IN_PROSE = rf"(?:(?={_GLUED_EXTENSION})|(?!\w|[.,:/-]\d| \d))"
 _INTERNATIONAL = proven(
     r"(?<![\w+])(?:\((?:\+|00)[1-9]\d{0,2}\)|(?:\+|00(?=[1-9]))\d{1,3})[ .\-/]?(?:\(\d{1,5}\)[ .\-/]?)?"
-    r"\d{1,12}(?:[ .\-/]\d{2,10}){0,5}(?![\w]|[.-]\d)"
+    rf"\d{{1,12}}(?:[ .\-/]\d{{2,10}}){{0,5}}{_ENDS}"
 )
-_BRACKETED = proven(r"(?<![\w.])(?:1[ .-]?)?\((?:\d{3}|0\d{2,5})\)[ -]?\d{3,4}[ .-]?\d{3,5}(?![\w]|[.-]\d)")
-_NORTH_AMERICAN = proven(r"(?<![\w.+/-])(?:1[ .-])?[02-9]\d{2}([.-])\d{3}\1\d{4}(?![\w]|[./-]\d)")
-_BEHIND_A_WORD = proven(r"(?<=[a-z]{2}[-_])[2-9]\d{2}-[2-9]\d{2}-\d{4}(?![\w]|[./-]\d)")
+_BRACKETED = proven(rf"(?<![\w.])(?:1[ .-]?)?\((?:\d{{3}}|0\d{{2,5}})\)[ -]?\d{{3,4}}[ .-]?\d{{3,5}}{_ENDS}")
+_NORTH_AMERICAN = proven(rf"(?<![\w.+/-])(?:1[ .-])?[02-9]\d{{2}}([.-])\d{{3}}\1\d{{4}}{_ENDS_NO_PATH}")
+_BEHIND_A_WORD = proven(rf"(?<=[a-z]{{2}}[-_])[2-9]\d{{2}}-[2-9]\d{{2}}-\d{{4}}{_ENDS_NO_PATH}")
 _CALLED = proven(
     r"(?:(?<!\w)(?:call|ring|dial|text|phone|whatsapp|reach|anruf(?:en)?|ruf(?:en)?|rufe|appelez|appelle|llam[ae]|llamar|chiam[ai]|chiamare|ligue|liga|ligar"
     r"|zadzwoń|dzwoń|dzwonić|ring|telefone|звони(?:те)?|позвони(?:те)?|набери(?:те)?)"
     r"(?:\s(?:me|us|him|her|them|my|number|at|on|to|under|unter|an|al|au|il|lo|na|pod|nr|по|номер(?:у)?|för|para|o|a|Sie|sie)){0,3}\s{0,2}:?\s{1,3}"
-    r"|(?:打电话给?|致电|拨打|电话|전화|कॉल(?: करें)?)\s?:?\s?)(?P<number>\(?\d[\d ().\-/]{6,20}\d)(?![\w]|[.,:-]\d)"
+    r"|(?:打电话给?|致电|拨打|电话|전화|कॉल(?: करें)?)\s?:?\s?)(?P<number>\(?\d[\d ().\-/]{6,20}\d)"
+    rf"(?:(?={_GLUED_EXTENSION})|(?!\w|[.,:-]\d))"
 )
 """Words for calling somebody, and a number without a country code right behind."""
-_SPACED = proven(r"(?<![\w.,:+/-])(?<!\d )[2-9]\d{2} [2-9]\d{2} \d{4}(?![\w]|[.,:/-]\d| \d)")
-_TRUNK_ZERO = proven(r"(?<![\w.,:+/-])(?<!\d )0\d{1,4}(?:[ /-]\d{3,8}){1,3}(?![\w]|[.,:/-]\d| \d)")
-_PAIRS = proven(r"(?<![\w.:+/-])(?<!\d )0[1-9](?:([ .])\d{2})(?:\1\d{2}){3}(?![\w]|[.:/-]\d| \d)")
+_SPACED = proven(rf"(?<![\w.,:+/-])(?<!\d )[2-9]\d{{2}} [2-9]\d{{2}} \d{{4}}{_ENDS_IN_PROSE}")
+_TRUNK_ZERO = proven(rf"(?<![\w.,:+/-])(?<!\d )0\d{{1,4}}(?:[ /-]\d{{3,8}}){{1,3}}{_ENDS_IN_PROSE}")
+_PAIRS = proven(
+    r"(?<![\w.:+/-])(?<!\d )0[1-9](?:([ .])\d{2})(?:\1\d{2}){3}" rf"(?:(?={_GLUED_EXTENSION})|(?!\w|[.:/-]\d| \d))"
+)
 _LABELLED = proven(PHONE)
-_AFTER_LABEL = proven(r"[^\d\n+(]{0,20}(?P<number>\(?\d[\d ().\-/]{4,20}\d)(?![\w]|[.-]\d)")
+_AFTER_LABEL = proven(rf"[^\d\n+(]{{0,20}}(?P<number>\(?\d[\d ().\-/]{{4,20}}\d){_ENDS}")
 _OTHER_LABEL = proven(
     r"\b(?:order|invoice|ticket|case|ref|reference|isbn|issn|sku|part|serial|lines?|pages?|rows?|columns?|bytes|items|records|offsets?|version|build|commit)"
     r"\b[\s:#._-]{0,3}(?:(?:no|number|id)\b[\s:#.]{0,3})?$",
@@ -242,7 +256,11 @@ class PhoneFormatRecognizer(FormatRecognizer):
     TYPES = ("PHONE_NUMBER",)
 
     def hits(self, text: str) -> Iterator[Hit]:
-        """Every phone number in the text; the same characters may be found more than once."""
+        """Every phone number in the text, with its extension; the same characters may be found more than once."""
+        for hit in self._numbers(text):
+            yield hit._replace(end=_end_of_extension(text, hit.start, hit.end))
+
+    def _numbers(self, text: str) -> Iterator[Hit]:
         for pattern, must_be_assigned in (
             (_INTERNATIONAL, False),
             (_BRACKETED, False),
@@ -263,6 +281,13 @@ class PhoneFormatRecognizer(FormatRecognizer):
             match = _AFTER_LABEL.match(text, label.end())
             if match and _plausible(text, *match.span("number"), must_be_assigned=False):
                 yield Hit("PHONE_NUMBER", *match.span("number"), 0.75)
+
+
+def _end_of_extension(text: str, start: int, end: int) -> int:
+    extension = _EXTENSION.match(text, end)
+    if extension is None and not _BEFORE_CELL.search(text, max(0, start - 2), start):
+        extension = _AFTER_PAUSE.match(text, end)
+    return extension.end() if extension else end
 
 
 def _plausible(text: str, start: int, end: int, *, must_be_assigned: bool) -> bool:

@@ -4,8 +4,11 @@ Rows are not read by DuckDB's own reader: that keeps no line numbers, and docume
 """
 
 import csv
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, islice, zip_longest
+from itertools import accumulate, zip_longest
+from operator import itemgetter
 from typing import NamedTuple
 
 from waystation.adapters.tables.engine import Unusable
@@ -52,6 +55,30 @@ class _Stretch(NamedTuple):
     end: int
     quoted: bool = False
     """Each quotation mark in it is written twice."""
+    escaped: bool = False
+    """Some of its characters are written behind a backslash."""
+
+
+class _Dialect(NamedTuple):
+    """How the rows of a text are written."""
+
+    separator: str
+    begin: int = 0
+    """Number of the line, from 0, on which the first row stands: above it are a preamble and the line `sep=`."""
+    blanks: bool = False
+    """Blanks behind a separator are no part of the cell."""
+    escapes: bool = False
+    """A quotation mark in a cell is written behind a backslash, not twice."""
+
+    def reader(self, lines: Sequence[str]) -> "csv.Reader":
+        """Over these lines."""
+        return csv.reader(
+            (f"{line}\n" for line in lines),
+            delimiter=self.separator,
+            skipinitialspace=self.blanks,
+            escapechar="\\" if self.escapes else None,
+            strict=True,
+        )
 
 
 def read_grid(text: TableText) -> Table:
@@ -72,7 +99,14 @@ def read_grid(text: TableText) -> Table:
         widths=tuple([len(row.cells) for row in rows]),
         heading=text.heading,
         sheet=text.sheet,
+        above=_above(text, rows[0].line),
     )
+
+
+def _above(text: TableText, first: int) -> tuple[int, int] | None:
+    lines = text.text.removeprefix("\ufeff").splitlines()[: first - text.first_line]
+    said = 1 if lines and _SAYS_SEPARATOR.match(lines[0]) else 0
+    return (text.first_line, first - 1) if any(map(str.strip, lines[said:])) else None
 
 
 def _columns(rows: Sequence[_Row]) -> Iterator[Cells]:
@@ -115,9 +149,9 @@ def _rows(table: TableText) -> Iterator[_Row]:
         if "\0" in line:
             raise Unusable(f"Line {number} of {table.name} has a NUL character: this is no table of text.")
     hidden = _Hidden(table.hidden, lines, len(table.text) - len(text))
-    if table.sheet or not (separator := _separator(lines)):
+    if table.sheet or not (dialect := _dialect(lines, table)):
         return _piped(lines, hidden, table.first_line)
-    return _separated(lines, hidden, separator, table)
+    return _separated(lines, hidden, dialect, table)
 
 
 class _Hidden:
@@ -151,15 +185,27 @@ def _piped_cells(line: str) -> Iterator[_Stretch]:
     yield _Stretch(start, len(line))
 
 
-def _quoted_cells(row: str, cells: Sequence[str]) -> Iterator[_Stretch]:
+def _quoted_cells(row: str, cells: Sequence[str], dialect: _Dialect) -> Iterator[_Stretch]:
     """Where the cells that a strict reader found stand in the text of their row."""
     start = 0
     for cell in cells:
+        while dialect.blanks and row.startswith(" ", start):
+            start += 1
         quoted = row.startswith('"', start)
         begin = start + quoted
-        end = begin + len(cell) + (cell.count('"') if quoted else 0)
-        yield _Stretch(begin, end, quoted)
+        if dialect.escapes:
+            end = _end_of_escaped(row, begin, '"' if quoted else dialect.separator)
+        else:
+            end = begin + len(cell) + (cell.count('"') if quoted else 0)
+        yield _Stretch(begin, end, quoted, escaped="\\" in row[begin:end] and dialect.escapes)
         start = end + quoted + 1
+
+
+def _end_of_escaped(row: str, begin: int, closing: str) -> int:
+    end = begin
+    while end < len(row) and row[end] != closing:
+        end += 2 if row[end] == "\\" else 1
+    return min(end, len(row))
 
 
 def _in_cells(cells: Iterator[_Stretch], row: str, found: Sequence[Replaced]) -> Iterator[tuple[int, Replaced]]:
@@ -176,6 +222,9 @@ def _in_cells(cells: Iterator[_Stretch], row: str, found: Sequence[Replaced]) ->
 
 
 def _in_cell(cell: _Stretch, row: str, found: Sequence[Replaced]) -> Iterator[Replaced]:
+    if cell.escaped:  # where in the value it stands is not worth counting: all of the cell is hidden
+        yield from (Replaced(0, cell.end - cell.start, one.type, "") for one in found[:1])
+        return
     at, marks = cell.start, 0
     for one in found:
         ends: list[int] = []
@@ -193,17 +242,18 @@ def _is_rule(line: str) -> bool:
     return "---" in line and not line.strip("|: -")
 
 
-def _separated(lines: Sequence[str], hidden: _Hidden, separator: str, table: TableText) -> Iterator[_Row]:
-    reader = csv.reader((f"{line}\n" for line in lines), delimiter=separator, strict=True)
-    begins = 0
+def _separated(lines: Sequence[str], hidden: _Hidden, dialect: _Dialect, table: TableText) -> Iterator[_Row]:
+    reader = dialect.reader(lines[dialect.begin :])
+    begins = dialect.begin
     try:
         for cells in reader:
+            ends = dialect.begin + reader.line_num
             if any(map(str.strip, cells)):
-                found = hidden.of(begins, reader.line_num)
-                row = "\n".join(lines[begins : reader.line_num]) if found else ""
-                places = list(_in_cells(_quoted_cells(row, cells), row, found)) if found else ()
+                found = hidden.of(begins, ends)
+                row = "\n".join(lines[begins:ends]) if found else ""
+                places = list(_in_cells(_quoted_cells(row, cells, dialect), row, found)) if found else ()
                 yield _Row(table.first_line + begins, cells, places)
-            begins = reader.line_num
+            begins = ends
     except csv.Error as error:
         raise Unusable(
             f"The row of {table.name} that begins on line {table.first_line + begins} cannot be read "
@@ -212,12 +262,69 @@ def _separated(lines: Sequence[str], hidden: _Hidden, separator: str, table: Tab
         ) from None
 
 
-def _separator(lines: Sequence[str]) -> str | None:
-    """The one by which the first rows agree best with the very first; None: cells stand between ` | `."""
-    sample = [line[:_SAMPLE_CHARACTERS] for line in islice(filter(str.strip, lines), _SAMPLE_ROWS)]
+_SAYS_SEPARATOR = proven(r"\A\"?sep=(?P<separator>[^\w\s\"]|\t)\"?[ \t]{0,4}\Z", re.IGNORECASE)
+"""What Excel writes above a table to tell itself how to read it."""
+_MAX_PREAMBLE = 10
+"""Lines with something on them."""
+
+
+def _dialect(lines: Sequence[str], table: TableText) -> _Dialect | None:
+    """How the rows are written; None: cells stand between ` | `."""
+    said = _SAYS_SEPARATOR.match(lines[0]) if lines else None
+    if said:
+        found = _Dialect(said["separator"], begin=1)
+    else:
+        sample = [(number, line) for number, line in enumerate(lines) if line.strip()][:_SAMPLE_ROWS]
+        separator, above = _separator([line for _, line in sample])
+        if separator is None:
+            return None
+        found = _Dialect(separator, begin=sample[above][0] if above and table.heading else 0)
+    rows = lines[found.begin :]
+    found = found._replace(blanks=_has_blanks(rows[:_SAMPLE_ROWS], found.separator))
+    if any('\\"' in line for line in rows) and not _is_readable(rows, found):
+        escaped = found._replace(escapes=True)
+        return escaped if _is_readable(rows, escaped) else found
+    return found
+
+
+def _is_readable(rows: Sequence[str], dialect: _Dialect) -> bool:
+    try:
+        for _ in dialect.reader(rows):
+            pass
+    except csv.Error:
+        return False
+    return True
+
+
+def _has_blanks(sample: Sequence[str], separator: str) -> bool:
+    """Whether blanks behind separators belong to no cell: a quotation mark follows them, or they are always there."""
+    if any(f'{separator} "' in line for line in sample):
+        return True
+    there = [line for line in sample if separator in line]
+    return bool(there) and all(line.count(separator) == line.count(f"{separator} ") for line in there)
+
+
+def _separator(rows: Sequence[str]) -> tuple[str | None, int]:
+    """The one by which the first rows agree best with their heading, and how many rows stand above that; None: cells
+    stand between ` | `.
+    """
+    sample = [line[:_SAMPLE_CHARACTERS] for line in rows]
     widths = {one: [len(cells) for cells in csv.reader(sample, delimiter=one)] for one in _SEPARATORS}
-    best = max(_SEPARATORS, key=lambda one: (_agreement(widths[one]), max(widths[one], default=0)))
-    return None if best == "|" and any(_BETWEEN_CELLS.search(line) for line in sample) else best
+    above = {one: _preamble(found) for one, found in widths.items()}
+    agreement = {one: _agreement(found[above[one] :]) for one, found in widths.items()}
+    best = max(_SEPARATORS, key=lambda one: (agreement[one], max(widths[one], default=0)))
+    if best == "|" and any(_BETWEEN_CELLS.search(line) for line in sample):
+        return None, 0
+    return best, above[best] if len(widths[best]) == len(sample) else 0  # else rows go over lines
+
+
+def _preamble(widths: Sequence[int]) -> int:
+    """How many of the first rows are no part of the table: with at most half the cells of most rows."""
+    counted = Counter(width for width in widths if width > 1)
+    usual, times = max(counted.items(), key=itemgetter(1), default=(0, 0))
+    above = next((number for number, width in enumerate(widths) if width != 1 and 2 * width > usual), 0)
+    is_table = above <= _MAX_PREAMBLE and widths[above : above + 1] == [usual] and 2 * times > len(widths) - above
+    return above if is_table and times > 1 else 0
 
 
 def _agreement(widths: Sequence[int]) -> int:
@@ -246,6 +353,11 @@ def _cautions(table: Table, below: int) -> Iterator[str]:
     }
     longer = [table.lines[row] for row in sorted(beyond)]
     shorter = [line for line, cells in rows[below:] if cells < width]
+    if table.above:
+        yield (
+            f"{name}: lines {table.above[0]}-{table.above[1]}, above its heading, are no part of it; query other lines "
+            "where that is wrong"
+        )
     if longer:
         yield (
             f"{name}: {_counted(longer)} with more cells than the first row; those beyond are in the columns from "

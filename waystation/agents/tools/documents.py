@@ -19,7 +19,16 @@ from pydantic import Field
 
 from waystation.agents.contract import as_procedure, procedures_of
 from waystation.agents.documents import RedactedDocuments, document_names
-from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page, shown_lines, stretch
+from waystation.agents.tools.tool import (
+    CallSite,
+    ToolInput,
+    ToolRefused,
+    TypedTool,
+    end_of_stretch,
+    page,
+    shown_lines,
+    stretch,
+)
 from waystation.domain.documents import REMOVED_NAME, Document, DocumentHit, ShownDocument, document_named
 from waystation.domain.errors import TextMissing
 from waystation.domain.foreign import one_line, tagged, without_tags
@@ -68,7 +77,7 @@ def _line(document: Document) -> str:
 
 _LINES_A_PAGE = 200
 LINE_CHARACTERS = 2_000
-"""A longer line is cut here: one line must not fill the window."""
+"""A longer line is cut here, and read on by itself: one line must not fill the window."""
 
 
 class ReadDocumentInput(ToolInput):
@@ -77,6 +86,9 @@ class ReadDocumentInput(ToolInput):
     name: str = Field(description="The document's name, exactly as list_documents or a citation gives it.")
     first_line: int = Field(default=1, ge=1)
     last_line: int | None = Field(default=None, ge=1)
+    first_character: int = Field(
+        default=1, ge=1, description=f"Of a line of over {LINE_CHARACTERS:,} characters: where in first_line to begin."
+    )
 
 
 class ReadDocument(TypedTool[ReadDocumentInput]):
@@ -104,6 +116,11 @@ class ReadDocument(TypedTool[ReadDocumentInput]):
         if arguments.last_line is not None and arguments.last_line < arguments.first_line:
             raise ToolRefused("last_line is before first_line.")
         lines = await shown_lines(self._redacted, document.blob, document.name, at)
+        line = lines[arguments.first_line - 1]
+        if arguments.first_character > 1 or (
+            arguments.last_line == arguments.first_line and len(line) > LINE_CHARACTERS
+        ):
+            return _within_line(document, arguments, line, at)
         last = min(arguments.last_line or document.lines, arguments.first_line + _LINES_A_PAGE - 1, document.lines)
         # Before they are numbered: a tag may begin on one line and end on another.
         shown_ones = without_tags("\n".join(map(_cut, lines[arguments.first_line - 1 : last]))).split("\n")
@@ -137,10 +154,26 @@ def find(name: str, documents: tuple[Document, ...]) -> Document:
     raise ToolRefused(f"There is no document {name!r}. {hint}")
 
 
+def _within_line(document: Document, arguments: ReadDocumentInput, line: str, at: CallSite) -> str:
+    """A part of one long line, and where it goes on. Raises ToolRefused."""
+    number, first = arguments.first_line, arguments.first_character
+    if first > max(1, len(line)):
+        raise ToolRefused(f"Line {number} has {len(line):,} characters; there is none from number {first:,} on.")
+    head = f"{one_line(document.name)}, line {number} of {document.lines}, {len(line):,} characters, from {first:,}"
+    start = whole_until(line, first - 1)
+    end = end_of_stretch(line, start, at)
+    rest = [_GOES_ON.format(number=number, character=end + 1)] if end < len(line) else []
+    return "\n".join([head, f"{number}| {without_tags(line[start:end])}", *rest])
+
+
+_GOES_ON = "line {number} continues at first_character {character}"
+
+
 def _cut(line: str) -> str:
     if len(line) <= LINE_CHARACTERS:
         return line
-    return f"{line[: whole_until(line, LINE_CHARACTERS)]} … ({len(line):,} characters in all)"
+    end = whole_until(line, LINE_CHARACTERS)
+    return f"{line[:end]} … ({len(line):,} characters in all; read this line alone from first_character {end + 1})"
 
 
 class ReadSkillInput(ToolInput):
@@ -279,7 +312,8 @@ class SearchDocuments(TypedTool[SearchDocumentsInput]):
         if not hits:
             return "No passage matches. Try other words, or list_documents."
         blocks = [
-            f"[{one_line(hit.name)}:{hit.first_line}-{hit.last_line}]\n{without_tags(hit.text)}\n" for hit in hits
+            f"[{one_line(hit.name)}:{hit.first_line}-{hit.last_line}]{hit.where}\n{without_tags(hit.text)}\n"
+            for hit in hits
         ]
         taken, whole = page(blocks, at.page_characters)
         return "\n".join(taken if whole else [*taken, f"{len(hits) - len(taken)} more passages; narrow the query"])

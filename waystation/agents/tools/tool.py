@@ -218,9 +218,16 @@ def page(lines: list[str], characters: int) -> tuple[list[str], bool]:
 
 def stretch(text: str, first: int, at: CallSite) -> str:
     """Characters of a text from this number on, at most half a page of them, and where it goes on."""
-    end = whole_until(text, first + min(at.page_characters // 2, at.window // _WINDOW_SHARE))
+    end = end_of_stretch(text, first, at)
     rest = f"\ncontinues at character {end:,} of {len(text):,}" if end < len(text) else ""
     return f"{text[first:end]}{rest}"
+
+
+def end_of_stretch(text: str, first: int, at: CallSite) -> int:
+    """Where a stretch that begins at this character ends: after at most half a page, and in no placeholder."""
+    room = min(at.page_characters // 2, at.window // _WINDOW_SHARE)
+    end = whole_until(text, min(len(text), first + room))
+    return end if end > first else len(text)
 
 
 class ForeignTool(Tool):

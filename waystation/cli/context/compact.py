@@ -12,6 +12,7 @@ What was done to a conversation in a file: as JSON with stable keys, and as a sh
 import asyncio
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
@@ -67,7 +68,16 @@ from waystation.domain.errors import ModelError
 from waystation.domain.foreign import plain_json
 from waystation.domain.leg import AgentTerms, RunRef
 from waystation.domain.privacy import Place, Redacted
-from waystation.domain.transcript import Compaction, Masked, Message, Summarised, Transcript
+from waystation.domain.transcript import (
+    OPERATORS,
+    Compaction,
+    Masked,
+    Message,
+    Opaque,
+    Summarised,
+    ToolResult,
+    Transcript,
+)
 from waystation.ports import Redactor
 from waystation.settings import Settings
 
@@ -227,6 +237,15 @@ class Result:
         covered = {name for record in self._records if not isinstance(record, Masked) for name in record.covered}
         return [index for index in _places(covered | self._merged_into(covered)) if index not in set(self._kept)]
 
+    @property
+    def _hidden_unread(self) -> Counter[str]:
+        """Blocks by their type in which more is hidden than their words, which nobody was shown."""
+        hidden = {message_id(index) for index in self.hidden}
+        blocks = [block for one in self.body.transcript.messages if one.id in hidden for block in one.blocks]
+        attached = [part for block in blocks if isinstance(block, ToolResult) for part in block.attached]
+        opaque = [*(block for block in blocks if isinstance(block, Opaque)), *attached]
+        return Counter(block.kind for block in opaque if block.kind != OPERATORS and not block.is_readable)
+
     def _merged_into(self, covered: Set[str]) -> set[str]:
         """Ids of the file's messages whose results were brought together with others in these."""
         before = view(self.body.transcript)
@@ -253,6 +272,9 @@ class Result:
             notes.append(f"Mended: {len(mended) - SHOWN_FAULTS:,} faults more; `waystation context check` names them.")
         if self._shown and violations(self._shown):
             notes.append("Calls at the end wait for their results: the API takes the messages once these are there.")
+        if unread := self._hidden_unread:
+            kinds = ", ".join(f"{number:,} × {kind}" for kind, number in sorted(unread.items()))
+            notes.append(f"Hidden unread, since nothing here can read all of it: {kinds}.")
         for record in self._records:
             if isinstance(record, Summarised):
                 notes += [f"The check added {what}." for what in record.added]

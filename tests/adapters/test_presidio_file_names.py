@@ -1,0 +1,141 @@
+"""Private values in names of files: whatever joins them to the words around them, nothing of them is shown."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.agents.document_names import redact_names, redact_text
+from waystation.agents.documents import told_name
+from waystation.domain.privacy import Place, Policy, treatment
+
+TENANT = "tenant"
+HEX = "0123456789abcdef" * 9
+MIXED = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0u1V2w3X4y5Z6a7B8c9D0" * 3
+SECRETS = (
+    f"sk-ant-api03-{MIXED[:20]}",
+    f"sk-proj-{MIXED[:24]}",
+    f"sk_live_{MIXED[:20]}",
+    f"whsec_{MIXED[:20]}",
+    "AKIAIOSFODNN7EXAMPLE",
+    "ASIAIOSFODNN7EXAMPLE",
+    f"ghp_{MIXED[:36]}",
+    f"github_pat_{MIXED[:30]}",
+    f"glpat-{MIXED[:20]}",
+    f"xoxb-123456789012-{MIXED[:16]}",
+    f"xapp-1-{MIXED[:20]}",
+    f"AIza{MIXED[:35]}",
+    f"ya29.{MIXED[:30]}",
+    f"GOCSPX-{MIXED[:28]}",
+    f"abc8Q~{MIXED[:34]}",
+    f"npm_{MIXED[:36]}",
+    f"pypi-{MIXED[:60]}",
+    f"dckr_pat_{MIXED[:27]}",
+    f"hf_{MIXED[:34]}",
+    f"gsk_{MIXED[:50]}",
+    f"r8_{MIXED[:37]}",
+    f"SG.{MIXED[:22]}.{MIXED[:43]}",
+    f"key-{HEX[:32]}",
+    f"{HEX[:32]}-us12",
+    f"dop_v1_{HEX[:64]}",
+    f"shpat_{HEX[:32]}",
+    f"dapi{HEX[:32]}-2",
+    f"hvs.{MIXED[:24]}",
+    f"lin_api_{MIXED[:40]}",
+    f"pul-{HEX[:40]}",
+    f"sqa_{MIXED[:40]}",
+    f"sgp_{HEX[:40]}",
+    f"ico-{MIXED[:32]}",
+    f"test_{HEX[:35]}",
+    f"API-{MIXED[:26].upper()}",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJlX2hlcmU",
+    f"$2b$12${MIXED[:53]}",
+)
+IDENTIFIERS = (
+    "alice@example.com",
+    "j.doe+x@mail.corp.internal",
+    "+1 (415) 555-2671",
+    "415-555-2671",
+    "+49 170 1234567",
+    "4111 1111 1111 1111",
+    "4111-1111-1111-1111",
+    "378282246310005",
+    "DE89370400440532013000",
+    "123-45-6789",
+    "192.168.1.20",
+    "00-1A-2B-3C-4D-5E",
+)
+JOINTS = ("_", "-", ".", " ", "+", "~", ",", "(", ")", "=", "__", " - ", "/", "#", "&")
+ORDINARY = (
+    "report_2024-03-12_14-30-22.pdf",
+    "invoice-2024-000123456.pdf",
+    "IMG_20240312_143022.jpg",
+    "v1.2.3-rc4_changelog-2023.md",
+    "WAY_10-K_2023_0001065088-24-000045.htm",
+    "1403.6652v2.pdf",
+    "rfc9110-section-8.3.1.txt",
+    "ticket-12345678-logs.txt",
+    "kernel-6.1.0-18-amd64.log",
+    "3f786850e387550fdab836ed7e6dc881de23001b.json",
+    "a0b1c2d3-1234-4abc-8def-0123456789ab.txt",
+)
+
+
+async def shown(redactor: PresidioRedactor, *names: str, place: Place = Place.COMPRESSED) -> Sequence[str]:
+    return await redact_names(names, redactor, TENANT, place)
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from([*SECRETS, *IDENTIFIERS]),
+    st.sampled_from(["", "old", "backup2", "x", "Q3", "log"]),
+    st.sampled_from(["", "copy", "v2", "7", "a"]),
+    st.sampled_from(JOINTS),
+    st.sampled_from(JOINTS),
+    st.sampled_from(["", ".txt", ".pdf", ".eml", ".tar.gz"]),
+)
+def test_a_private_value_in_a_files_name_is_not_shown_whatever_joins_it(
+    redactor: PresidioRedactor, value: str, before: str, behind: str, first: str, second: str, suffix: str
+) -> None:
+    name = f"{before}{first if before else ''}{value}{second if behind else ''}{behind}{suffix}"
+    (called,) = asyncio.run(shown(redactor, name))
+    assert value not in called
+    longest = max((part for part in value.replace("-", " ").replace("_", " ").split()), key=len)
+    assert longest not in called
+    assert asyncio.run(shown(redactor, called)) == [called]
+    assert longest not in asyncio.run(told_name(name, redactor, TENANT))
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+async def test_a_files_name_without_private_values_stays(redactor: PresidioRedactor, name: str) -> None:
+    assert await shown(redactor, name) == [name]
+
+
+async def test_a_folder_is_a_part_of_the_name(redactor: PresidioRedactor) -> None:
+    (called,) = await shown(redactor, "Ada Lovelace/ghp_abcdefghijklmnopqrstuvwxyz012345/contract.docx")
+    assert called.startswith("<PERSON_")
+    assert "ghp" not in called
+    assert called.endswith("/contract.docx")
+
+
+@pytest.mark.parametrize(
+    "marker", ["[sheet old{}{}{}copy]", "[page 2 of attachment x{}{}{}2.pdf]", "[attachment {}{}{}b.csv]"]
+)
+@pytest.mark.parametrize("joint", "_-")
+@pytest.mark.parametrize("value", [*SECRETS[4:7], *IDENTIFIERS[-3:], "Ada_Lovelace"])
+async def test_a_private_value_in_the_name_of_a_sheet_or_an_attachment_goes_and_the_lines_stay(
+    redactor: PresidioRedactor, marker: str, joint: str, value: str
+) -> None:
+    text = f"Costs.\n\n{marker.format(joint, value, joint)}\na | b\n[page 3]\nThe end.\n"
+    shown = await redact_text(text, redactor, TENANT, Place.COMPRESSED)
+    assert value not in shown.text
+    assert shown.text.count("\n") == text.count("\n")
+    assert shown.text.endswith("\na | b\n[page 3]\nThe end.\n")
+
+
+@pytest.mark.parametrize("policy", Policy)
+def test_the_last_look_before_memory_is_for_secrets_and_identifiers(policy: Policy) -> None:
+    assert treatment(Place.EMBEDDED, policy) <= treatment(Place.COMPRESSED, policy)

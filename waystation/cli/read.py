@@ -1,0 +1,144 @@
+"""`waystation read`: what agents will see of files, and what of them they will not."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from waystation.adapters.documents.sources import load_documents
+from waystation.cli.console import OK, WORK_FAILED, print_json, print_text, say
+from waystation.cli.options import JsonOption
+from waystation.cli.render import counted
+from waystation.domain.documents import LeftOut
+from waystation.domain.errors import BadInput
+from waystation.domain.foreign import without_tags
+from waystation.domain.privacy import Place, redaction_notes, shown_text, with_line_feeds
+from waystation.domain.task import SourceDocument, tenant_hash
+from waystation.domain.value import Value
+from waystation.settings import Settings
+from waystation.stores import placeholder_key
+
+app = typer.Typer()
+
+
+class ReadDocument(Value):
+    """One document."""
+
+    name: str
+    """As agents know it."""
+    lines: tuple[str, ...]
+    """Numbered from 1 where agents read and cite them."""
+    characters: int
+
+
+class RefusedFile(Value):
+    """A file or folder of which nothing can be used."""
+
+    path: str
+    reason: str
+
+
+class ReadFiles(Value):
+    """What the given files and folders become."""
+
+    documents: tuple[ReadDocument, ...]
+    left_out: tuple[LeftOut, ...]
+    """Files in a folder, and parts of files."""
+    refused: tuple[RefusedFile, ...]
+    redacted: bool
+    notes: tuple[str, ...] = ()
+    """What a person should know of the redaction."""
+
+
+@app.command()
+def read(
+    files: Annotated[list[Path], typer.Argument(help="Files and folders, as `submit --docs` takes them.")],
+    redacted: Annotated[bool, typer.Option("--redacted", help="With private values replaced, as for a model.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print what agents will see of files: their text with line numbers, and everything that was left out.
+
+    No server is needed, and nothing is stored. Exit code 1: a file that was given cannot be used.
+    """
+    found = _read(files)
+    if redacted:
+        found = asyncio.run(_redact(found, Settings()))
+    if as_json:
+        print_json(found)
+    else:
+        print_text(render_files(found))
+        for note in found.notes:
+            say(note)
+    raise typer.Exit(WORK_FAILED if found.refused else OK)
+
+
+def render_files(found: ReadFiles) -> str:
+    """For people: each document under its name, then what is in none."""
+    parts = [_render_document(one) for one in found.documents]
+    if found.left_out:
+        parts.append("\n".join(["left out:", *(f"  {one.name}: {one.reason}" for one in found.left_out)]))
+    if found.refused:
+        parts.append("\n".join(["not usable:", *(f"  {one.path}: {one.reason}" for one in found.refused)]))
+    return "\n\n".join(parts)
+
+
+def _render_document(document: ReadDocument) -> str:
+    head = f"{document.name}: {counted(len(document.lines), 'line')}, {counted(document.characters, 'character')}"
+    width = len(str(len(document.lines)))
+    return "\n".join([head, *(f"{number:>{width}}| {line}" for number, line in enumerate(document.lines, 1))])
+
+
+def _read(paths: Sequence[Path]) -> ReadFiles:
+    """All at once, so that names are those of a task; without what cannot be used where that is so."""
+    refused: list[RefusedFile] = []
+    try:
+        loaded = load_documents(paths)
+    except BadInput:
+        usable = [path for path in paths if _is_usable(path, refused)]
+        loaded = load_documents(usable)
+    return ReadFiles(
+        documents=tuple(map(_document, loaded.documents)),
+        left_out=loaded.left_out,
+        refused=tuple(refused),
+        redacted=False,
+    )
+
+
+def _is_usable(path: Path, refused: list[RefusedFile]) -> bool:
+    try:
+        load_documents([path])
+    except BadInput as error:
+        refused.append(RefusedFile(path=str(path), reason=str(error).removeprefix(f"cannot use {path}: ")))
+        return False
+    return True
+
+
+def _document(document: SourceDocument) -> ReadDocument:
+    return _of_lines(document.name, with_line_feeds(document.text).split("\n"))
+
+
+def _of_lines(name: str, lines: Iterable[str]) -> ReadDocument:
+    shown = without_tags("\n".join(lines))
+    return ReadDocument(name=name, lines=tuple(shown.split("\n")), characters=len(shown))
+
+
+async def _redact(found: ReadFiles, settings: Settings) -> ReadFiles:
+    from waystation.agents.document_names import redact_names, redact_text  # noqa: PLC0415
+    from waystation.knowledge import redactor_of  # noqa: PLC0415  it takes seconds to load
+
+    tenant, documents, notes = tenant_hash(settings.tenant), list[ReadDocument](), dict[str, None]()
+    with closing(redactor_of(settings, await placeholder_key(settings))) as redactor:
+        names = await redact_names([one.name for one in found.documents], redactor, tenant, Place.TOOL_RESULT)
+        for name, document in zip(names, found.documents, strict=True):
+            original = "\n".join(document.lines)
+            redacted = await redact_text(original, redactor, tenant, Place.TOOL_RESULT)
+            notes |= dict.fromkeys(redaction_notes(redacted, of=name))
+            documents.append(_of_lines(name, shown_text(original, redacted).lines))
+        whole = [one.name for one in found.left_out]
+        parts = await redact_names(whole, redactor, tenant, Place.TOOL_RESULT)
+    left_out = [one.model_copy(update={"name": name}) for one, name in zip(found.left_out, parts, strict=True)]
+    changed = {"documents": tuple(documents), "left_out": tuple(left_out), "redacted": True, "notes": tuple(notes)}
+    return found.model_copy(update=changed)
