@@ -119,7 +119,7 @@ def workflows_worker(shop: Workshop) -> Worker:
     store = shop.store
     runs = partial(running, shop.client)
     ledger, sessions = LedgerActivities(store), SessionActivities(runs, store)
-    sent = SentActivities(store)
+    sent, schedules = SentActivities(store), shop.schedules
     retention = RetentionActivities(days=shop.settings.retention_days, store=store, clock=utc_now, runs=runs)
     return Worker(
         shop.client,
@@ -140,13 +140,17 @@ def workflows_worker(shop: Workshop) -> Worker:
             ledger.take_over,
             ledger.audit,
             sessions.reconcile,
+            sessions.take_over,
+            sessions.save,
             shop.notices.send,
             retention.due,
             ForkActivities(store).take_over,
             sent.keep,
             sent.update,
-            shop.schedules.look,
-            shop.schedules.pause,
+            schedules.begin,
+            schedules.request_admission,
+            schedules.look,
+            schedules.pause,
         ],
         interceptors=shop.attempts,
         max_heartbeat_throttle_interval=NOTICES_HEARD_WITHIN,
@@ -204,7 +208,6 @@ def context_worker(shop: Workshop, parts: Parts) -> Worker:
             *_persons(shop, parts),
             planning.admit,
             planning.take_edit,
-            shop.schedules.begin,
         ],
         tuner=taken_on.slots,
         activity_task_poller_behavior=taken_on.polling,
