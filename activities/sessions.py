@@ -10,6 +10,7 @@ The activity by which a finished task goes on from a message of one of its agent
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from pydantic import JsonValue
 from temporalio import activity
 
 from activities.attempts import beating, reported
@@ -18,7 +19,7 @@ from waystation.domain.amount import Amount
 from waystation.domain.continuation import TaskRewind
 from waystation.domain.errors import StoreError
 from waystation.domain.ownership import Installation
-from waystation.domain.session import SaveSession, SessionKey, Settlement, StoredSession
+from waystation.domain.session import SaveSession, SessionKey, SessionStart, Settlement, StoredSession, start_for
 from waystation.domain.task import TaskRef
 from waystation.domain.task_state import TaskState
 from waystation.domain.value import Value
@@ -40,14 +41,27 @@ class Reconciled(Value):
     settled: tuple[Settlement, ...]
 
 
+class SessionSignal(Value):
+    """What a task says to its session."""
+
+    ref: TaskRef
+    name: str
+    message: JsonValue
+
+
+SessionSender = Callable[[SessionStart, str, JsonValue], Awaitable[None]]
+
+
 class SessionActivities:
     """Saves sessions, and finds dead tasks: one that was terminated tells nobody, and would keep its reservation for
     ever.
     """
 
-    def __init__(self, runs: Callable[[str], Awaitable[bool]], store: Store) -> None:
-        """`runs`: whether the workflow of this id is open."""
-        self._runs, self._store = runs, store
+    def __init__(self, runs: Callable[[str], Awaitable[bool]], store: Store, send: SessionSender) -> None:
+        """`runs`: whether the workflow of this id is open; `send`: signals a session, which is started if it does not
+        run.
+        """
+        self._runs, self._store, self._send = runs, store, send
 
     @activity.defn(name="TakeOverSession")
     async def take_over(self, key: SessionKey) -> StoredSession:
@@ -60,6 +74,13 @@ class SessionActivities:
         """Keep the session's state. False: another workflow execution has taken the session over."""
         with reported():
             return await self._store.save_session(request.key, request.stored)
+
+    @activity.defn(name="SignalSession")
+    async def signal(self, request: SessionSignal) -> None:
+        """Send a task's signal to its session, which was terminated: it is started and goes on from the store."""
+        with reported():
+            row = await self._store.task(request.ref.task_id, request.ref.reader)
+            await self._send(start_for(row), request.name, request.message)
 
     @activity.defn(name="ReconcileTasks")
     async def reconcile(self, request: ReconcileRequest) -> Reconciled:

@@ -40,6 +40,7 @@ from waystation.agents.documents import RedactedDocuments
 from waystation.agents.tools.tool import Tool
 from waystation.agents.tools.web import FetchPage, WebSearchTool
 from waystation.domain.errors import BadInput
+from waystation.domain.names import ADMIT_TASK
 from waystation.domain.removal import SeenHistory, Sought
 from waystation.domain.schedules import ReadAnew
 from waystation.domain.session import AdmissionRequest, SessionStart
@@ -85,6 +86,11 @@ class FrontDesk:
     store: SqlStore
     settings: Settings
 
+    @property
+    def tasks(self) -> TemporalTasks:
+        """Sessions and tasks on the server. Nothing of it that waits for workflows is for activities."""
+        return TemporalTasks(self.client, find_target(self.settings.run_file, self.settings.temporal_ui))
+
     def read(self, paths: Sequence[str]) -> ReadAnew:
         """See `Intake`."""
         places = [Path(path) for path in paths]
@@ -110,9 +116,8 @@ class FrontDesk:
 
     async def request_admission(self, request: AdmissionRequest) -> None:
         """See `Intake`."""
-        tasks = TemporalTasks(self.client, find_target(self.settings.run_file, self.settings.temporal_ui))
         start = SessionStart(**request.ref.model_dump(exclude={"task_id"}))
-        await tasks.request_admission(start, f"session-{request.ref.session}", request)
+        await self.tasks.signal_session(start, ADMIT_TASK, request)
 
     async def is_open(self, workflow_id: str) -> bool:
         """See `Intake`. Raises RPCError."""

@@ -97,10 +97,14 @@ class Workshop:
         return TemporalAndFiles(self.client, self.settings)
 
     @property
+    def desk(self) -> FrontDesk:
+        """Where the work of this process reaches sessions."""
+        return FrontDesk(self.client, self.store, self.settings)
+
+    @property
     def schedules(self) -> ScheduleActivities:
         """What scheduled runs do."""
-        intake = FrontDesk(self.client, self.store, self.settings)
-        return ScheduleActivities(self.store, intake, utc_now)
+        return ScheduleActivities(self.store, self.desk, utc_now)
 
     def planning(self, parts: Parts) -> PlanningActivities:
         """Admission and plans."""
@@ -118,7 +122,7 @@ def workflows_worker(shop: Workshop) -> Worker:
     """Workflows, and the activities that need nothing but the store or the webhook."""
     store = shop.store
     runs = partial(running, shop.client)
-    ledger, sessions = LedgerActivities(store), SessionActivities(runs, store)
+    ledger, sessions = LedgerActivities(store), SessionActivities(runs, store, shop.desk.tasks.signal_session)
     sent, schedules = SentActivities(store), shop.schedules
     retention = RetentionActivities(days=shop.settings.retention_days, store=store, clock=utc_now, runs=runs)
     return Worker(
@@ -140,6 +144,7 @@ def workflows_worker(shop: Workshop) -> Worker:
             ledger.take_over,
             ledger.audit,
             sessions.reconcile,
+            sessions.signal,
             sessions.take_over,
             sessions.save,
             shop.notices.send,

@@ -63,7 +63,7 @@ class SessionWorkflow:
     def __init__(self, start: SessionStart) -> None:
         self._key, self._single = start.key, start.single
         self._state, self._epoch, self._version = start.state, start.epoch, start.version
-        self._saved = start.version
+        self._saved = start.saved
         self._starting: set[str] = set()
         self._used = bool(start.epoch)
 
@@ -89,10 +89,10 @@ class SessionWorkflow:
         saving.cancel()
 
     async def _continue_as_new(self, start: SessionStart) -> NoReturn:
-        await workflow.wait_condition(self._is_settled)
-        workflow.continue_as_new(
-            start.model_copy(update={"state": self._state, "epoch": self._epoch, "version": self._version})
-        )
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        # What is not saved yet is saved by the next execution: signals that come all the time must not keep this one.
+        carried = {"state": self._state, "epoch": self._epoch, "version": self._version, "saved": self._saved}
+        workflow.continue_as_new(start.model_copy(update=carried))
 
     @workflow.update(name="submit_task", description="Admit a task and start it; the same task again is found again.")
     async def submit(self, *sent: JsonValue) -> Admission:

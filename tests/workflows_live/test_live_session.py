@@ -206,6 +206,24 @@ async def test_a_session_that_was_terminated_keeps_its_limit_and_what_it_has_spe
         assert await account(counter) == Account(limit=limit, spent=Amount(tokens=WORK_TOKENS))
 
 
+async def test_a_grant_reaches_a_session_that_was_terminated_meanwhile(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.limit(Limit(tokens=TIGHT_BUDGET))
+        await counter.submit(under=tight())
+        task = counter.task()
+        await until_both_ask(task)
+        await counter.session.terminate()
+        for asked in ("harbours-1", "tides-1"):
+            await task.signal(approvals.APPROVE_BUDGET, {"request_id": asked, "tokens": 1_500})
+        granted = sum(asked.granted.tokens for asked in (await task.result()).approvals)
+        assert granted >= 1_500
+        assert await account(counter) == Account(
+            limit=Limit(tokens=TIGHT_BUDGET + granted), spent=Amount(tokens=WORK_TOKENS)
+        )
+
+
 # ------------------------------------------------------------------------------------------------------- the same task
 
 

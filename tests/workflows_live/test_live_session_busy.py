@@ -92,7 +92,8 @@ async def platform(client: Client, folder: Path) -> AsyncGenerator[Platform]:
         async def runs(workflow_id: str) -> bool:
             return await running(client, workflow_id)
 
-        sessions = SessionActivities(runs, store)
+        target = Target(profile=ClientConfigProfile(address=client.service_client.config.target_host), ui_url=None)
+        sessions = SessionActivities(runs, store, TemporalTasks(client, target).signal_session)
         async with (
             Worker(client, task_queue=CONTEXT_QUEUE, activities=[admissions.admit]),
             Worker(

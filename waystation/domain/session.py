@@ -75,6 +75,9 @@ class SessionStart(Value):
     epoch: int = 0
     """0: the workflow begins with what the store has. Otherwise it continues an execution of this epoch."""
     version: int = 0
+    """Of the state."""
+    saved: int = 0
+    """The version that the store has."""
 
     @property
     def key(self) -> SessionKey:

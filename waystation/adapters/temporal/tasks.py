@@ -56,7 +56,7 @@ from waystation.domain.continuation import TaskRewind
 from waystation.domain.details import limit_fields
 from waystation.domain.errors import BadInput, Busy, Unreachable, WaystationError
 from waystation.domain.progress import Doing
-from waystation.domain.session import Admission, AdmissionRequest, SessionStart
+from waystation.domain.session import Admission, SessionStart
 from waystation.domain.task import TaskPhase, TaskProgress, TaskRef
 from waystation.domain.value import Value
 
@@ -337,19 +337,17 @@ class TemporalTasks:
                 "Submitting again with the same request id is safe; `waystation status` tells whether workers run"
             ) from error
 
-    async def request_admission(self, start: SessionStart, workflow_id: str, request: AdmissionRequest) -> None:
-        """Have the session admit a task and tell a workflow what became of it. This waits for no workflow: activities
-        may call it. The session is started if it does not run.
-        """
+    async def signal_session(self, start: SessionStart, name: str, message: object) -> None:
+        """Signal a session, which is started if it does not run. This waits for no workflow: activities may call it."""
         async with self._answering():
             await self._client.start_workflow(
                 names.SESSION_WORKFLOW,
                 self._begun(start),
-                id=workflow_id,
+                id=f"session-{start.session}",
                 task_queue=names.WORKFLOWS_QUEUE,
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-                start_signal=names.ADMIT_TASK,
-                start_signal_args=[request],
+                start_signal=name,
+                start_signal_args=[message],
                 rpc_timeout=RPC_TIMEOUT,
             )
 
