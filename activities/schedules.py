@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from temporalio import activity
@@ -14,22 +14,26 @@ from waystation.domain.ownership import OfTenant
 from waystation.domain.schedules import (
     Begun,
     Looked,
+    MonthlyBudget,
     PauseOrder,
     RunOrder,
     ScheduledOutcome,
     ScheduleWish,
     in_month,
     last_told,
-    over_month,
     own_rows,
     pause_note,
+    run_workflow_id,
     would_repeat,
 )
+from waystation.domain.session import AdmissionRequest
 from waystation.domain.task import TaskRef, TaskRow
 from waystation.ports import Clock, Intake, Store
 
 MOST_TASKS = 100_000
 """Of a session: a month's runs are among them."""
+RUNS_READ_AT_ONCE = 2
+"""Runs of which a worker reads the documents at the same time; others wait."""
 
 
 @dataclass(frozen=True)
@@ -39,19 +43,28 @@ class ScheduleActivities:
     store: Store
     intake: Intake
     clock: Clock
+    reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(RUNS_READ_AT_ONCE))
+    """Schedules often share a moment, and reading documents takes processors."""
 
     @activity.defn(name="BeginScheduledRun")
     async def begin(self, order: RunOrder) -> Begun:
-        """Read the documents as they are now and hand the task in; or say why there is none."""
-        async with beating():
+        """Read the documents as they are now and store the task; or say why there is none."""
+        async with beating(), self.reading:
             with reported():
                 return await self._begin(order)
+
+    @activity.defn(name="RequestAdmission")
+    async def request_admission(self, request: AdmissionRequest) -> None:
+        """Ask the task's session to admit it. The session answers the workflow: an activity that waited would hold a
+        slot that the admission may need.
+        """
+        with reported():
+            await self.intake.request_admission(request)
 
     async def _begin(self, order: RunOrder) -> Begun:
         wish, session = await self._wish(order), order.own.reader.recalling("session")
         own = own_rows(await self.store.tasks(session, MOST_TASKS), order.own.task_id)
         if known := next((row for row in own if row.request.request_id == order.request_id), None):
-            await self.intake.admit(known)
             return Begun(how=known.ref)
         read = await asyncio.to_thread(self.intake.read, wish.paths)
         last = last_told(own, wish.request.question)
@@ -62,10 +75,9 @@ class ScheduleActivities:
             last, row, await self.store.documents(last.ref.task_id, session), read.documents
         ):
             return _without_task("unchanged", "the same question, terms and documents", last.ref.task_id)
-        if reason := over_month(wish.monthly, await self._spent(own, session), row.terms.budget):
+        month = await self._month(wish, own, session)
+        if reason := await self.store.register_scheduled(row, read.documents, month):
             return _without_task("over the month", reason)
-        await self.store.register(row, read.documents)
-        await self.intake.admit(row)
         return Begun(how=row.ref)
 
     async def _wish(self, order: RunOrder) -> ScheduleWish:
@@ -74,17 +86,34 @@ class ScheduleActivities:
         except TextMissing:
             raise BadInput("what this schedule asks is not in the store any more: remove it, and add it anew") from None
 
-    async def _spent(self, own: Sequence[TaskRow], session: OfTenant) -> Amount:
-        now = self.clock()
-        return sum([await self._held(row, session) for row in own if in_month(row, now)], Amount())
+    async def _month(self, wish: ScheduleWish, own: Sequence[TaskRow], session: OfTenant) -> MonthlyBudget:
+        """The budget of this month, with what its runs so far have spent or hold."""
+        now, schedule = self.clock(), wish.schedule_id
+        counted = {
+            row.ref.task_id: await self._held(row, schedule, session)
+            for row in own
+            if in_month(row, now) and not wish.monthly.unlimited
+        }
+        return MonthlyBudget(schedule_id=schedule, limit=wish.monthly, at=now, counted=counted)
 
-    async def _held(self, row: TaskRow, session: OfTenant) -> Amount:
-        """What a task has spent; of one at work at least what it may."""
-        if row.progress is not None and row.progress.phase.over:
-            return row.progress.budget.spent
+    async def _held(self, row: TaskRow, schedule: str, session: OfTenant) -> Amount:
+        """What a task has spent; until it is settled, at least what it may spend."""
+        ended = row.progress.budget if row.progress is not None and row.progress.phase.over else None
+        if await self._may_spend(row, schedule):
+            held = row.terms.budget if ended is None else ended.limit
+            return (await self._spent(row, session)).at_least(held.amount)
+        return await self._spent(row, session) if ended is None else ended.spent
+
+    async def _may_spend(self, row: TaskRow, schedule: str) -> bool:
+        """Whether it is at work, or the run that has registered it still has to hand it in. Asked for in this order, a
+        task that is handed in meanwhile is seen.
+        """
+        registering = run_workflow_id(schedule, row.request.request_id)
+        return await self.intake.is_open(registering) or await self.intake.is_open(row.ref.task_id)
+
+    async def _spent(self, row: TaskRow, session: OfTenant) -> Amount:
         runs = await self.store.run_ids(row.ref.task_id, session)
-        spent = sum([(await self.store.totals(run)).spent for run in runs], Amount())
-        return spent.at_least(row.terms.budget.amount) if await self.intake.runs(row.ref.task_id) else spent
+        return sum([(await self.store.totals(run)).spent for run in runs], Amount())
 
     @activity.defn(name="LookAtScheduledTask")
     async def look(self, ref: TaskRef) -> Looked:
@@ -96,7 +125,7 @@ class ScheduleActivities:
                 return Looked(over=True)
             if row.progress is not None and row.progress.phase.over:
                 return Looked(over=True, phase=row.progress.phase)
-            return Looked(over=not await self.intake.runs(ref.task_id))
+            return Looked(over=not await self.intake.is_open(ref.task_id))
 
     @activity.defn(name="PauseSchedule")
     async def pause(self, order: PauseOrder) -> None:

@@ -7,11 +7,13 @@ The activity by which a forked task takes over what is done.
 The activity by which a finished task goes on from a message of one of its agents.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
+from pydantic import JsonValue
 from temporalio import activity
 
-from activities.attempts import reported
+from activities.attempts import beating, reported
 from waystation.agents.editor import Rewinder
 from waystation.agents.task_states import store_state
 from waystation.domain.amount import Amount
@@ -19,15 +21,18 @@ from waystation.domain.continuation import TaskRewind
 from waystation.domain.errors import StoreError
 from waystation.domain.ownership import Installation
 from waystation.domain.pieces import StateRef
-from waystation.domain.session import Settlement
+from waystation.domain.session import SaveSession, SessionKey, SessionStart, Settlement, StoredSession, start_for
 from waystation.domain.task import TaskRef
 from waystation.domain.task_state import TaskState
 from waystation.domain.value import Value
 from waystation.ports import Store
 
+TASKS_AT_ONCE = 8
+"""Tasks that `ReconcileTasks` looks at concurrently."""
+
 
 class ReconcileRequest(Value):
-    """The tasks that a session has not seen ending."""
+    """Some of the tasks that a session has not seen ending."""
 
     task_ids: tuple[str, ...]
 
@@ -38,21 +43,64 @@ class Reconciled(Value):
     settled: tuple[Settlement, ...]
 
 
-class SessionActivities:
-    """Finds dead tasks: one that was terminated tells nobody, and would keep its reservation for ever."""
+class SessionSignal(Value):
+    """What a task says to its session."""
 
-    def __init__(self, runs: Callable[[str], Awaitable[bool]], store: Store) -> None:
-        """`runs`: whether the workflow of this id is open."""
-        self._runs, self._store = runs, store
+    ref: TaskRef
+    name: str
+    message: JsonValue
+
+
+SessionSender = Callable[[SessionStart, str, JsonValue], Awaitable[None]]
+
+
+class SessionActivities:
+    """Saves sessions, and finds dead tasks: one that was terminated tells nobody, and would keep its reservation for
+    ever.
+    """
+
+    def __init__(self, runs: Callable[[str], Awaitable[bool]], store: Store, send: SessionSender) -> None:
+        """`runs`: whether the workflow of this id is open; `send`: signals a session, which is started if it does not
+        run.
+        """
+        self._runs, self._store, self._send = runs, store, send
+
+    @activity.defn(name="TakeOverSession")
+    async def take_over(self, key: SessionKey) -> StoredSession:
+        """The session as it was saved last. No other workflow execution saves it from here on."""
+        with reported():
+            return await self._store.take_over_session(key)
+
+    @activity.defn(name="SaveSession")
+    async def save(self, request: SaveSession) -> bool:
+        """Keep the session's state. False: another workflow execution has taken the session over."""
+        with reported():
+            return await self._store.save_session(request.key, request.stored)
+
+    @activity.defn(name="SignalSession")
+    async def signal(self, request: SessionSignal) -> None:
+        """Send a task's signal to its session, which was terminated: it is started and goes on from the store."""
+        with reported():
+            row = await self._store.task(request.ref.task_id, request.ref.reader)
+            await self._send(start_for(row), request.name, request.message)
 
     @activity.defn(name="ReconcileTasks")
     async def reconcile(self, request: ReconcileRequest) -> Reconciled:
-        """Describe each task; those that no longer run are settled with what the store says they spent."""
-        with reported():
-            over = [task_id for task_id in request.task_ids if not await self._runs(task_id)]
-            return Reconciled(
-                settled=tuple([Settlement(task_id=task_id, spent=await self._spent(task_id)) for task_id in over])
-            )
+        """Describe the tasks, several at once; those that no longer run are settled with what the store says they
+        spent.
+        """
+        at_once = asyncio.Semaphore(TASKS_AT_ONCE)
+
+        async def settle(task_id: str) -> Settlement | None:
+            async with at_once:
+                if await self._runs(task_id):
+                    return None
+                return Settlement(task_id=task_id, spent=await self._spent(task_id))
+
+        async with beating():
+            with reported():
+                found = await asyncio.gather(*map(settle, request.task_ids))
+        return Reconciled(settled=tuple(one for one in found if one is not None))
 
     async def _spent(self, task_id: str) -> Amount:
         """What the task's agent runs have cost, and will have: an agent that nobody has stopped yet is fenced off."""

@@ -16,7 +16,6 @@ import shlex
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -41,10 +40,11 @@ from waystation.agents.documents import RedactedDocuments
 from waystation.agents.tools.tool import Tool
 from waystation.agents.tools.web import FetchPage, WebSearchTool
 from waystation.domain.errors import BadInput
+from waystation.domain.names import ADMIT_TASK
 from waystation.domain.removal import SeenHistory, Sought
 from waystation.domain.schedules import ReadAnew
-from waystation.domain.session import SessionStart
-from waystation.domain.task import TaskRequest, TaskRow, session_workflow_id
+from waystation.domain.session import AdmissionRequest, SessionStart
+from waystation.domain.task import TaskRequest, TaskRow
 from waystation.domain.web import Domains
 from waystation.files import rewritten_reports, without_reports
 from waystation.ports import CompactionHook, Meter, TableEngine, ToolServers
@@ -78,10 +78,6 @@ class TemporalAndFiles:
         return rewritten_reports(self.settings.reports_folder, task_ids, sought)
 
 
-ADMISSION_PATIENCE = timedelta(minutes=1)
-"""A session that does not answer within it is asked again by the next attempt."""
-
-
 @dataclass(frozen=True)
 class FrontDesk:
     """Implements the port `Intake`."""
@@ -89,6 +85,11 @@ class FrontDesk:
     client: Client
     store: SqlStore
     settings: Settings
+
+    @property
+    def tasks(self) -> TemporalTasks:
+        """Sessions and tasks on the server. Nothing of it that waits for workflows is for activities."""
+        return TemporalTasks(self.client, find_target(self.settings.run_file, self.settings.temporal_ui))
 
     def read(self, paths: Sequence[str]) -> ReadAnew:
         """See `Intake`."""
@@ -113,16 +114,14 @@ class FrontDesk:
         earlier = EarlierTasks(self.store)
         return await task_row_of(request, self.settings, earlier, load_prices(self.settings.prices), utc_now())
 
-    async def admit(self, row: TaskRow) -> None:
+    async def request_admission(self, request: AdmissionRequest) -> None:
         """See `Intake`."""
-        tasks = TemporalTasks(self.client, find_target(self.settings.run_file, self.settings.temporal_ui))
-        start = SessionStart(**row.ref.model_dump(exclude={"task_id"}))
-        session = session_workflow_id(row.request.tenant, row.request.session)
-        await tasks.admit(start, session, row.ref, ADMISSION_PATIENCE)
+        start = SessionStart(**request.ref.model_dump(exclude={"task_id"}))
+        await self.tasks.signal_session(start, ADMIT_TASK, request)
 
-    async def runs(self, task_id: str) -> bool:
+    async def is_open(self, workflow_id: str) -> bool:
         """See `Intake`. Raises RPCError."""
-        return await running(self.client, task_id)
+        return await running(self.client, workflow_id)
 
     async def pause(self, schedule_id: str, note: str) -> None:
         """See `Intake`. Raises RPCError."""

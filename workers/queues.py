@@ -114,10 +114,14 @@ class Workshop:
         return TemporalAndFiles(self.client, self.settings)
 
     @property
+    def desk(self) -> FrontDesk:
+        """Where the work of this process reaches sessions."""
+        return FrontDesk(self.client, self.store, self.settings)
+
+    @property
     def schedules(self) -> ScheduleActivities:
         """What scheduled runs do."""
-        intake = FrontDesk(self.client, self.store, self.settings)
-        return ScheduleActivities(self.store, intake, utc_now)
+        return ScheduleActivities(self.store, self.desk, utc_now)
 
     def planning(self, parts: Parts) -> PlanningActivities:
         """Admission and plans."""
@@ -135,8 +139,8 @@ def workflows_worker(shop: Workshop) -> Worker:
     """Workflows, and the activities that need nothing but the store or the webhook."""
     store = shop.store
     runs = partial(running, shop.client)
-    ledger, sessions = LedgerActivities(store), SessionActivities(runs, store)
-    sent, states = SentActivities(store), StateActivities(store)
+    ledger, sessions = LedgerActivities(store), SessionActivities(runs, store, shop.desk.tasks.signal_session)
+    sent, states, schedules = SentActivities(store), StateActivities(store), shop.schedules
     retention = RetentionActivities(days=shop.settings.retention_days, store=store, clock=utc_now, runs=runs)
     return Worker(
         shop.client,
@@ -157,6 +161,9 @@ def workflows_worker(shop: Workshop) -> Worker:
             ledger.take_over,
             ledger.audit,
             sessions.reconcile,
+            sessions.signal,
+            sessions.take_over,
+            sessions.save,
             shop.notices.send,
             retention.due,
             ForkActivities(store).take_over,
@@ -164,8 +171,10 @@ def workflows_worker(shop: Workshop) -> Worker:
             sent.update,
             states.store,
             states.load,
-            shop.schedules.look,
-            shop.schedules.pause,
+            schedules.begin,
+            schedules.request_admission,
+            schedules.look,
+            schedules.pause,
         ],
         interceptors=[*shop.attempts, PayloadLimit()],
         max_heartbeat_throttle_interval=NOTICES_HEARD_WITHIN,
@@ -222,7 +231,6 @@ def context_worker(shop: Workshop, parts: Parts) -> Worker:
             *_persons(shop, parts),
             planning.admit,
             planning.take_edit,
-            shop.schedules.begin,
         ],
         tuner=taken_on.slots,
         activity_task_poller_behavior=taken_on.polling,

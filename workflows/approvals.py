@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
+from activities.sessions import SessionActivities, SessionSignal
 from waystation.domain.amount import Amount, amount_text
 from waystation.domain.approvals import authorised
 from waystation.domain.budget import Mode
@@ -28,7 +29,7 @@ from waystation.domain.task import Approval
 from waystation.domain.task_state import TaskState, decided, merged, opened_actions, overtaken
 from waystation.domain.value import Value
 from workflows.board import Board, keep_and_tell, record, tell_of_request
-from workflows.options import SESSION_ANSWER
+from workflows.options import SESSION_ANSWER, SHORT, named
 
 
 def _never() -> bool:
@@ -252,13 +253,18 @@ class BudgetGate:
         return self._board.start.terms.mode
 
     async def _signal_session(self, name: str, message: Value) -> bool:
-        """False: the session is gone. The task goes on with what it has."""
+        """False: the session is gone, and does not need to know. What raises or asks for budget starts it again."""
         session = workflow.get_external_workflow_handle(self._session_id)
         try:
             await session.signal(name, message)
         except ApplicationError:
-            workflow.logger.warning("the session of this task is gone")
-            return False
+            if name == TASK_FINISHED:
+                # The next execution of the session finds out; one that was made for this task has ended for good.
+                workflow.logger.warning("the session of this task is gone")
+                return False
+            signal = SessionSignal(ref=self._board.start.ref, name=name, message=message.model_dump(mode="json"))
+            summary = f"start the session, which is gone, for {name}"
+            await workflow.execute_activity_method(SessionActivities.signal, signal, **named(SHORT, summary))
         return True
 
 

@@ -26,12 +26,17 @@ LEG = ActivityConfig(
     cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
 )
 CONTEXT: ActivityConfig = {**LEG, "task_queue": CONTEXT_QUEUE}
+DOCUMENTS: ActivityConfig = {**LEG, "task_queue": WORKFLOWS_QUEUE}
+"""Reading the files of a scheduled run. Admissions wait for the few slots of the queue `context`, and many schedules
+share a moment: this must not be in their way."""
 SHORT = ActivityConfig(
     task_queue=WORKFLOWS_QUEUE,
     start_to_close_timeout=timedelta(minutes=2),
     retry_policy=PATIENT,
 )
 """Reading and writing the store."""
+RECONCILIATION: ActivityConfig = {**SHORT, "heartbeat_timeout": HEARTBEAT}
+"""Asking the server and the store about some of a session's tasks."""
 CONTEXT_SHORT: ActivityConfig = {**SHORT, "task_queue": CONTEXT_QUEUE}
 """The same, with redaction."""
 REPORT: ActivityConfig = {

@@ -3,17 +3,22 @@
 The task is its session's child and outlives the run. What the run came to is its result, which the Temporal UI shows.
 """
 
+from contextlib import suppress
 from datetime import timedelta
 from typing import NoReturn
 
+from pydantic import JsonValue
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from activities.schedules import ScheduleActivities
-from waystation.domain.names import SCHEDULED_RUN_WORKFLOW
+from waystation.domain.errors import BadInput
+from waystation.domain.names import SCHEDULED_RUN_WORKFLOW, SESSION_CONTINUES
 from waystation.domain.schedules import Begun, PauseOrder, ScheduledOutcome, ScheduledStart, request_id_of
+from waystation.domain.session import AdmissionAnswer, AdmissionRequest
+from waystation.domain.signals import read
 from waystation.domain.task import TaskPhase, TaskRef
-from workflows.options import CONTEXT, SHORT, named
+from workflows.options import DOCUMENTS, SESSION_ANSWER, SHORT, named
 
 FIRST_LOOK, LAST_LOOK = timedelta(seconds=1), timedelta(minutes=5)
 """Between two looks at the task; each pause is twice the one before, up to the last."""
@@ -24,11 +29,16 @@ FAILED = "ScheduledRunFailed"
 class ScheduledRunWorkflow:
     """One run. Its history has references and numbers."""
 
+    def __init__(self) -> None:
+        self._answer: AdmissionAnswer | None = None
+
     @workflow.run
     async def run(self, start: ScheduledStart) -> ScheduledOutcome:
         """To the end of the task. Fails as the task does, and where none could be begun."""
         try:
             begun = start.task or (await self._begin(start)).how
+            if isinstance(begun, TaskRef) and start.task is None:
+                await self._admit(start, begun)
             outcome = await self._ended(start, begun) if isinstance(begun, TaskRef) else begun
         except ActivityError as error:
             if is_cancelled_exception(error):
@@ -39,12 +49,33 @@ class ScheduledRunWorkflow:
         workflow.set_current_details(outcome.text)
         return outcome
 
+    @workflow.signal(description="What became of the request to admit the task. Sent by its session.")
+    def admission_answer(self, *sent: JsonValue) -> None:
+        """Until the session has taken the task or refused it."""
+        answer = read(AdmissionAnswer, sent)
+        if answer is not None and answer.error != SESSION_CONTINUES:
+            self._answer = answer
+
+    async def _admit(self, start: ScheduledStart, task: TaskRef) -> None:
+        """Have the session take the task. A session that is terminated meanwhile is asked again."""
+        request = AdmissionRequest(ref=task, reply_to=workflow.info().workflow_id)
+        while self._answer is None:
+            await workflow.execute_activity_method(
+                ScheduleActivities.request_admission, request, **named(SHORT, f"hand {task.task_id} in")
+            )
+            with suppress(TimeoutError):
+                await workflow.wait_condition(
+                    lambda: self._answer is not None, timeout=SESSION_ANSWER, timeout_summary="the session answers"
+                )
+        if self._answer.admission is None:
+            await self._fail(start, BadInput.__name__, f"the session refused the task: {self._answer.reason}")
+
     async def _begin(self, start: ScheduledStart) -> Begun:
         request_id = request_id_of(start.order.own.task_id, workflow.info().workflow_id)
         return await workflow.execute_activity_method(
             ScheduleActivities.begin,
             start.order.model_copy(update={"request_id": request_id}),
-            **named(CONTEXT, "read the documents, hand the task in"),
+            **named(DOCUMENTS, "read the documents"),
         )
 
     async def _ended(self, start: ScheduledStart, task: TaskRef) -> ScheduledOutcome:

@@ -1,9 +1,12 @@
 """A session: admits tasks, holds the budget that they share, and lives as long as somebody works in it.
 
-How a task begins: admitted by an activity, then started as a child that outlives every run of its session.
-
-What of a session's open tasks is over without having said so.
+A task is admitted by an activity, then started as a child that outlives every execution of its session. What the
+session may spend, has spent and holds is saved in the store before anything that depends on it leaves the workflow, so
+that a new execution goes on from there, whoever terminated the one before.
 """
+
+import asyncio
+from typing import NoReturn
 
 from pydantic import BaseModel, JsonValue, ValidationError
 from temporalio import workflow
@@ -17,19 +20,37 @@ from waystation.domain.budget import Account
 from waystation.domain.continuation import TaskRewind, TaskStart
 from waystation.domain.errors import BadInput, Overdrawn
 from waystation.domain.foreign import plain_words
-from waystation.domain.names import BUDGET_ANSWER
-from waystation.domain.session import Admission, Admitted, Ask, Raised, SessionStart, SessionState, Settlement
+from waystation.domain.names import ADMISSION_ANSWER, BUDGET_ANSWER, SESSION_CONTINUES
+from waystation.domain.session import (
+    Admission,
+    AdmissionAnswer,
+    AdmissionRequest,
+    Admitted,
+    Ask,
+    Raised,
+    SaveSession,
+    SessionStart,
+    SessionState,
+    Settlement,
+    StoredSession,
+)
 from waystation.domain.signals import UNSEALED, is_sealed, read, whole
 from waystation.domain.task import TaskRef
 from workflows.board import first_attributes
-from workflows.options import ADMISSION, RECONCILE, SHORT, named
+from workflows.options import ADMISSION, RECONCILE, RECONCILIATION, SHORT, named
 from workflows.task import TaskWorkflow
 
+CONTINUES = "the session continues as new: send it again"
+TASKS_PER_RECONCILIATION = 50
+"""More open tasks are looked after by several activities, one after the other."""
 
-async def over(*task_ids: str) -> tuple[Settlement, ...]:
+
+async def find_ended(*task_ids: str) -> tuple[Settlement, ...]:
     """Those of the tasks that do not run, with what they spent."""
     found = await workflow.execute_activity_method(
-        SessionActivities.reconcile, ReconcileRequest(task_ids=task_ids), **named(SHORT, "look after open tasks")
+        SessionActivities.reconcile,
+        ReconcileRequest(task_ids=task_ids),
+        **named(RECONCILIATION, "look after open tasks"),
     )
     return found.settled
 
@@ -40,24 +61,44 @@ class SessionWorkflow:
 
     @workflow.init
     def __init__(self, start: SessionStart) -> None:
-        self._state = start.state
+        self._key, self._single = start.key, start.single
+        self._state, self._epoch, self._version = start.state, start.epoch, start.version
+        self._saved = start.saved
         self._starting: set[str] = set()
+        self._used = bool(start.epoch)
 
     @workflow.run
     async def run(self, start: SessionStart) -> None:
-        """Look after open tasks now and then; continue as new when the server suggests it."""
-        self._change(self._state)
-        if start.state.open_tasks:
+        """Look after open tasks now and then. Continue as new when the server suggests it; end when a session that was
+        made for one task has none open.
+        """
+        if not self._loaded:
+            await self._load()
+        workflow.set_current_details(session.session_details(self._state))
+        saving = asyncio.create_task(self._save_changes())
+        if self._state.open_tasks:
             await self._reconcile()
-        while not self._is_long():
+        while not self._is_over():
             if await self._quiet():
                 await self._reconcile()
+            if self._is_long():
+                await self._continue_as_new(start)
+            if self._is_over():
+                # A task that comes in meanwhile keeps the session alive.
+                await workflow.wait_condition(self._is_settled)
+        saving.cancel()
+
+    async def _continue_as_new(self, start: SessionStart) -> NoReturn:
         await workflow.wait_condition(workflow.all_handlers_finished)
-        workflow.continue_as_new(start.model_copy(update={"state": self._state}))
+        # What is not saved yet is saved by the next execution: signals that come all the time must not keep this one.
+        carried = {"state": self._state, "epoch": self._epoch, "version": self._version, "saved": self._saved}
+        workflow.continue_as_new(start.model_copy(update=carried))
 
     @workflow.update(name="submit_task", description="Admit a task and start it; the same task again is found again.")
     async def submit(self, *sent: JsonValue) -> Admission:
         """Raises ApplicationError where the task is unknown, lives in another store, or does not fit the budget."""
+        await self._until_loaded()
+        self._require_sealed(sent)
         return await self._admitted(TaskRef.model_validate(whole(sent)))
 
     @submit.validator
@@ -68,6 +109,8 @@ class SessionWorkflow:
     @workflow.update(name="rewind_task", description="Let a finished task go on from a message of one of its agents.")
     async def rewind(self, *sent: JsonValue) -> Admission:
         """Raises ApplicationError as `submit_task` does. A task that runs is left as it is."""
+        await self._until_loaded()
+        self._require_sealed(sent)
         rewind = TaskRewind.model_validate(whole(sent))
         return await self._admitted(rewind.ref, rewind)
 
@@ -76,9 +119,29 @@ class SessionWorkflow:
         """As `takes_a_task`."""
         self._require(TaskRewind, sent)
 
+    @workflow.signal(description="A scheduled run asks to have its task admitted. Sent by its workflow.")
+    async def admit_task(self, *sent: JsonValue) -> None:
+        """As `submit_task`, for a sender that is a workflow: an activity that waited for the answer would hold a slot
+        that the admission itself may need.
+        """
+        await self._until_loaded()
+        request = read(AdmissionRequest, sent) if self._takes(sent) else None
+        if request is None:
+            return
+        try:
+            answer = AdmissionAnswer(admission=await self._admitted(request.ref))
+        except (ApplicationError, ActivityError) as refused:
+            kind = refused.type if isinstance(refused, ApplicationError) else None
+            answer = AdmissionAnswer(error=kind or type(refused).__name__, reason=refused.message)
+        try:
+            await workflow.get_external_workflow_handle(request.reply_to).signal(ADMISSION_ANSWER, answer)
+        except ApplicationError:
+            workflow.logger.warning("the workflow that asked for an admission is gone")
+
     @workflow.signal(description='Limit all tasks together: {"tokens": 2000000, "usd": 50}; null lifts it.')
-    def set_session_limit(self, *sent: JsonValue) -> None:
+    async def set_session_limit(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated here; a malformed limit changes nothing and is logged."""
+        await self._until_loaded()
         if not self._takes(sent):
             return
         try:
@@ -89,28 +152,32 @@ class SessionWorkflow:
     @workflow.signal(description="A task asks for more than its budget. Sent by tasks.")
     async def ask_budget(self, *sent: JsonValue) -> None:
         """Answered at once, each ask once. The session does not continue as new before its answer is sent."""
+        await self._until_loaded()
         ask = read(Ask, sent) if self._takes(sent) else None
         if ask is None:
             return
         state, answer = session.answered(self._state, ask)
         if answer is None:
             return
-        self._change(state)
+        if not await self._change_and_save(state):
+            return
         try:
             await workflow.get_external_workflow_handle(ask.task_id).signal(BUDGET_ANSWER, answer)
         except ApplicationError:
             workflow.logger.warning("the task that asked for budget is gone")
 
     @workflow.signal(description="A person granted a task new money. Sent by tasks.")
-    def task_granted(self, *sent: JsonValue) -> None:
+    async def task_granted(self, *sent: JsonValue) -> None:
         """The session's limit grows by as much."""
+        await self._until_loaded()
         raised = read(Raised, sent) if self._takes(sent) else None
         if raised is not None:
             self._change(session.raised(self._state, raised))
 
     @workflow.signal(description="A task is over. Sent by tasks.")
-    def task_finished(self, *sent: JsonValue) -> None:
+    async def task_finished(self, *sent: JsonValue) -> None:
         """Its reservation is given back."""
+        await self._until_loaded()
         settlement = read(Settlement, sent) if self._takes(sent) else None
         if settlement is not None:
             self._change(session.settled(self._state, settlement))
@@ -131,26 +198,29 @@ class SessionWorkflow:
             return await self._start(await admit(ref), rewind)
         finally:
             self._starting.discard(ref.task_id)
+            self._used = True
 
     async def _start(self, admitted: Admitted, rewind: TaskRewind | None) -> Admission:
         task_id = admitted.ref.task_id
         if admitted.finished != (rewind is not None):
             return Admission(task_id=task_id, state="finished" if admitted.finished else "running")
         try:
-            self._change(session.taken_up(self._state, admitted))
+            taken_up = session.taken_up(self._state, admitted)
         except (Overdrawn, BadInput) as error:
             raise ApplicationError(str(error), type=type(error).__name__, non_retryable=True) from error
+        if not await self._change_and_save(taken_up):
+            raise ApplicationError(CONTINUES, type=SESSION_CONTINUES, non_retryable=True)
         if await start(admitted, rewind):
             return Admission(task_id=task_id, state="started")
         # It runs since an earlier life of this session; or it was terminated, and holds nothing.
-        if not await over(task_id):
+        if not await find_ended(task_id):
             return Admission(task_id=task_id, state="running")
         self._change(session.never_started(self._state, task_id))
         return Admission(task_id=task_id, state="finished")
 
     async def _quiet(self) -> bool:
         """True after an interval in which tasks stayed open; False when none is left or the history grew long."""
-        await workflow.wait_condition(lambda: bool(self._state.open_tasks) or self._is_long())
+        await workflow.wait_condition(lambda: bool(self._state.open_tasks) or self._is_long() or self._is_over())
         try:
             await workflow.wait_condition(lambda: not self._state.open_tasks or self._is_long(), **RECONCILE)
         except TimeoutError:
@@ -159,9 +229,50 @@ class SessionWorkflow:
 
     async def _reconcile(self) -> None:
         """A task that was terminated tells nobody: without this its reservation would be lost."""
-        started = (task_id for task_id in self._state.open_tasks if task_id not in self._starting)
-        for settlement in await over(*started):
-            self._change(session.settled(self._state, settlement))
+        started = [task_id for task_id in self._state.open_tasks if task_id not in self._starting]
+        for first in range(0, len(started), TASKS_PER_RECONCILIATION):
+            for settlement in await find_ended(*started[first : first + TASKS_PER_RECONCILIATION]):
+                self._change(session.settled(self._state, settlement))
+
+    async def _load(self) -> None:
+        """Go on from what the store has. Messages wait until then."""
+        stored = await workflow.execute_activity_method(
+            SessionActivities.take_over, self._key, **named(SHORT, "read the session's account")
+        )
+        sealed = self._state.sealed or stored.state.sealed
+        self._state = stored.state.model_copy(update={"sealed": sealed})
+        self._epoch, self._version, self._saved = stored.epoch, stored.version, stored.version
+
+    async def _save_changes(self) -> None:
+        """Save the newest state whenever there is one: changes that come meanwhile are saved together."""
+        while True:
+            await workflow.wait_condition(lambda: self._saved < self._version)
+            version = self._version
+            stored = StoredSession(epoch=self._epoch, version=version, state=self._state)
+            saved = await workflow.execute_activity_method(
+                SessionActivities.save, SaveSession(key=self._key, stored=stored), **named(SHORT, "save the account")
+            )
+            if saved:
+                self._saved = version
+            else:
+                # An execution that was reset is behind the store, which has what its forerunner went on to do.
+                workflow.logger.warning("the session was saved by another execution: going on from there")
+                await self._load()
+
+    @property
+    def _loaded(self) -> bool:
+        return self._epoch > 0
+
+    def _is_over(self) -> bool:
+        """Whether nobody needs a session any more that was made for one task."""
+        return self._single and self._used and not self._state.open_tasks and not self._starting
+
+    def _is_settled(self) -> bool:
+        """Whether nothing would be lost if this execution ended now."""
+        return workflow.all_handlers_finished() and self._saved == self._version
+
+    async def _until_loaded(self) -> None:
+        await workflow.wait_condition(lambda: self._loaded)
 
     def _takes(self, sent: tuple[JsonValue, ...]) -> bool:
         """Whether a message may have an effect: where tasks here were admitted under encryption, if it came so."""
@@ -170,18 +281,44 @@ class SessionWorkflow:
             workflow.logger.warning("a message to the session was refused: %s", UNSEALED)
         return taken
 
+    def _require_sealed(self, sent: tuple[JsonValue, ...]) -> None:
+        """For an update that was validated before the store said that messages must be encrypted. Raises
+        ApplicationError.
+        """
+        if not self._takes(sent):
+            raise ApplicationError(UNSEALED, type="ValueError", non_retryable=True)
+
     def _require(self, model: type[BaseModel], sent: tuple[JsonValue, ...]) -> None:
-        """Reject an update, of which then nothing is kept. Raises ValueError."""
+        """Reject an update, of which then nothing is kept. Raises ValueError, and ApplicationError `SESSION_CONTINUES`
+        once the history is long: updates that are accepted without end would keep us from continuing as new, until the
+        server terminates us.
+        """
+        if self._is_long():
+            raise ApplicationError(CONTINUES, type=SESSION_CONTINUES)
         if not self._takes(sent):
             raise ValueError(UNSEALED)
         model.model_validate(whole(sent))
 
-    def _is_long(self) -> bool:
+    @staticmethod
+    def _is_long() -> bool:
         return workflow.info().is_continue_as_new_suggested()
 
     def _change(self, state: SessionState) -> None:
-        self._state = state
-        workflow.set_current_details(session.session_details(state))
+        if state != self._state:
+            self._state = state
+            self._version += 1
+            workflow.set_current_details(session.session_details(state))
+
+    async def _change_and_save(self, state: SessionState) -> bool:
+        """The same, for a change on which somebody outside of the session is about to rely.
+
+        Returns:
+            False if the store had a newer state, which has taken the place of this one.
+        """
+        self._change(state)
+        version, epoch = self._version, self._epoch
+        await workflow.wait_condition(lambda: self._saved >= version or self._epoch != epoch)
+        return self._epoch == epoch
 
 
 async def admit(ref: TaskRef) -> Admitted:

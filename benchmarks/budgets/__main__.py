@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from temporalio.client import Client
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 
-from benchmarks.budgets import fan_out, first_pause, history, pauses, throughput
+from benchmarks.budgets import fan_out, first_pause, history, pauses, schedules, throughput
 from benchmarks.proofs import run_proofs
 from tests.running import dev_server
 
@@ -35,6 +35,7 @@ PROOFS: dict[str, Callable[[], None]] = {
     "fan_out": lambda: in_time(lambda: on_a_server(fan_out.prove)),
     "first_pause": lambda: in_time(lambda: on_a_server(first_pause.prove)),
     "history": lambda: in_time(lambda: on_a_server(history.prove)),
+    "schedules": lambda: in_time(lambda: on_a_server(schedules.prove)),
     "throughput": lambda: in_time(lambda: on_a_server(throughput.prove)),
     "pauses": lambda: in_time(pauses.prove),
 }

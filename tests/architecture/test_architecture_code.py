@@ -45,6 +45,20 @@ PROMISES = {
 """Modules that make a `Tagged` of a string, and so promise that what others wrote in it is defused."""
 
 
+AWAIT_A_WORKFLOW = {
+    "execute_workflow",
+    "execute_update",
+    "execute_update_with_start_workflow",
+    "start_update",
+    "start_update_with_start_workflow",
+    "execute_activity",
+    "result",
+}
+"""Methods of Temporal's client and of its handles that wait for the work of workers."""
+OUTSIDE = "workers/outside.py"
+"""What activities reach of the Temporal server they reach by this module."""
+
+
 def python_files(*folders: str) -> Iterator[tuple[str, str]]:
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -162,3 +176,59 @@ def test_workflows_change_the_present_state_and_write_back_none_that_they_read_b
         if any(isinstance(inside, ast.Await) for argument in node.args for inside in ast.walk(argument))
     ]
     assert written_back == []
+
+
+def calls_in(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """On what something is called, `self` or nothing or something else, and its name."""
+    for call in ast.walk(node):
+        match call:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)):
+                yield "self", name
+            case ast.Call(func=ast.Attribute(attr=name)):
+                yield "other", name
+            case ast.Call(func=ast.Name(id=name)):
+                yield "", name
+            case _:
+                pass
+
+
+def functions_that_wait() -> set[str]:
+    """Those of the adapter of Temporal that call one of `AWAIT_A_WORKFLOW`, or another function that does."""
+    waiting: set[str] = set()
+    for _, text in python_files("waystation/adapters/temporal"):
+        module = ast.parse(text)
+        for scope, own in [(module, ""), *((node, "self") for node in module.body if isinstance(node, ast.ClassDef))]:
+            functions = [node for node in scope.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+            found: set[str] = set()
+            while (
+                added := {
+                    function.name
+                    for function in functions
+                    for on, name in calls_in(function)
+                    if name in AWAIT_A_WORKFLOW or (on == own and name in found)
+                }
+                - found
+            ):
+                found |= added
+            waiting |= found
+    return waiting
+
+
+def test_no_activity_waits_for_a_workflow_or_another_activity() -> None:
+    """It would hold a slot of its queue meanwhile. A few of them hold all slots that what they wait for needs, and then
+    nothing goes on until they time out. A workflow may wait; an activity asks, and the answer comes as a signal.
+    """
+    waiting = functions_that_wait()
+    forbidden = {
+        "activities": AWAIT_A_WORKFLOW,
+        "waystation/agents": AWAIT_A_WORKFLOW,
+        OUTSIDE: AWAIT_A_WORKFLOW | waiting,
+    }
+    found = [
+        f"{name} {called}"
+        for name, text in python_files("activities", "waystation/agents", "workers")
+        for _, called in calls_in(ast.parse(text))
+        if any(name.startswith(place) and called in names for place, names in forbidden.items())
+    ]
+    assert {"admit", "rewind", "forget_tasks", "erase_person"} <= waiting
+    assert found == []

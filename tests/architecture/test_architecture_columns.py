@@ -43,6 +43,13 @@ COLUMNS = {
         "plan": SEALED,
         "progress": SEALED,
     },
+    "sessions": {
+        "tenant": KEY,
+        "session": KEY,
+        "epoch": "another one makes a session's workflow take the stored state once more, or save none",
+        "version": "another one makes a session's workflow take the stored state once more, or save none",
+        "state": SEALED,
+    },
     "plan_revisions": {"task_id": KEY, "number": KEY, "body": SEALED, "made_at": MOMENT},
     "audit": {"ordinal": KEY, "task_id": KEY, "entry_id": KEY, "body": SEALED},
     "texts": {"blob": KEY, "content": SEALED},

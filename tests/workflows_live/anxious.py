@@ -21,8 +21,12 @@ class AnxiousSession(SessionWorkflow):
         await super().run(start)
 
     async def _quiet(self) -> bool:
-        await workflow.wait_condition(lambda: not self._starting.isdisjoint(self._state.open_tasks))
+        await workflow.wait_condition(self._is_starting_beside_others)
         return True
+
+    def _is_starting_beside_others(self) -> bool:
+        open_tasks = set(self._state.open_tasks)
+        return bool(open_tasks & self._starting and open_tasks - self._starting)
 
 
 @workflow.defn(name="Task")

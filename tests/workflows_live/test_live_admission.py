@@ -10,7 +10,7 @@ from tests.workflows_live.anxious import AnxiousSession, IdleTask
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Account
 from waystation.domain.names import CONTEXT_QUEUE, SUBMIT_TASK, WORKFLOWS_QUEUE
-from waystation.domain.session import Admission, Admitted, SessionStart, SessionState, Settlement
+from waystation.domain.session import Admission, Admitted, SaveSession, SessionStart, SessionState, Settlement
 from waystation.domain.task import TaskRef
 from workers.sandbox import sandboxed
 from workflows.session import SessionWorkflow
@@ -31,9 +31,15 @@ async def none_runs(request: ReconcileRequest) -> Reconciled:
     return Reconciled(settled=tuple(Settlement(task_id=one, spent=SPENT) for one in request.task_ids))
 
 
+@activity.defn(name="SaveSession")
+async def save(request: SaveSession) -> bool:
+    return request.stored.version > 0
+
+
 async def test_a_task_that_is_being_started_is_not_taken_for_dead(server: Client) -> None:
     account = Account(limit=Limit(tokens=50_000)).reserve(DEAD, BUDGET)
-    start = SessionStart(**NEW.model_dump(exclude={"task_id"}), state=SessionState(account=account, open_tasks=(DEAD,)))
+    state = SessionState(account=account, open_tasks=(DEAD,))
+    start = SessionStart(**NEW.model_dump(exclude={"task_id"}), state=state, epoch=1)
     workflows = [AnxiousSession, IdleTask]
     async with (
         Worker(client=server, task_queue=CONTEXT_QUEUE, activities=[admit]),
@@ -41,7 +47,7 @@ async def test_a_task_that_is_being_started_is_not_taken_for_dead(server: Client
             client=server,
             task_queue=WORKFLOWS_QUEUE,
             workflows=workflows,
-            activities=[none_runs],
+            activities=[none_runs, save],
             workflow_runner=sandboxed(),
         ),
     ):

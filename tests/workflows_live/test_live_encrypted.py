@@ -167,8 +167,8 @@ def serving(client: Client) -> Worker:
 
 
 async def limit(client: Client, tokens: int) -> None:
-    """Set the session's limit, and start it where it does not run."""
-    start = SessionStart(store_id="store", tenant="tenant", session="session")
+    """Set the session's limit, and start it where it does not run, as if it continued one: nothing is read first."""
+    start = SessionStart(store_id="store", tenant="tenant", session="session", epoch=1)
     await client.start_workflow(
         SessionWorkflow.run,
         start,

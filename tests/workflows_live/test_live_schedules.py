@@ -1,7 +1,7 @@
 """Questions come back on a real server: five Mondays with a changed document in the third week; and what goes wrong."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 from temporalio.client import Client as TemporalClient
-from temporalio.client import ScheduleBackfill, ScheduleOverlapPolicy
+from temporalio.client import ScheduleBackfill, ScheduleOverlapPolicy, WorkflowExecutionStatus
 
 from tests.crew import Call, Crew
 from tests.running import KEY, TENANT, Watched, dev_server, strict, until
@@ -142,6 +142,29 @@ async def test_a_run_that_would_pass_the_ceiling_of_the_month_does_not_start_and
     )
     assert not second.seen.paused
     assert len(tasks) == 1
+
+
+@pytest.mark.timeout(240)
+async def test_runs_that_begin_at_once_keep_to_the_ceiling_of_the_month_together(
+    server: TemporalClient, settings: Settings
+) -> None:
+    crew = Held()
+    async with office(server, settings, Crew(before=crew)) as platform:
+        monthly, timing = Limit(tokens=2 * (BUDGET.tokens or 0)), Timing(cron="0 7 * * 1", overlap="allow-all")
+        added = await platform.schedules.add(platform.wish(monthly=monthly, timing=timing))
+        handle = platform.server.get_schedule_handle(added.seen.schedule_id)
+        every_week = ScheduleBackfill(MONDAYS[0] - timedelta(days=1), MONDAYS[4] + timedelta(days=1))
+        await handle.backfill(replace(every_week, overlap=ScheduleOverlapPolicy.ALLOW_ALL))
+
+        async def turned_away() -> bool:
+            found = [one async for one in platform.server.list_workflows('WorkflowType = "ScheduledRun"')]
+            return sum(one.status == WorkflowExecutionStatus.COMPLETED for one in found) == 3
+
+        await until(turned_away)
+        tasks = await platform.client.tasks(TaskFilter(session="S"))
+        crew.goes_on.set()
+        await platform.settled(5)
+    assert len(tasks) == 2
 
 
 @pytest.mark.timeout(240)

@@ -185,8 +185,43 @@ async def test_a_task_whose_session_is_gone_goes_on_to_its_end(
         await counter.session.terminate()
         gate.opened.set()
         assert (await counter.task().result()).phase is TaskPhase.DONE
-    assert found.state == "running"
+        again = await counter.submit()  # another one, which learns from the store how the task ended
+        settled = await account(counter)
+    assert (found.state, again.state) == ("running", "finished")
     assert reserved == {counter.task().id: Amount(tokens=50_000)}
+    assert settled == Account(limit=Limit(), spent=Amount(tokens=WORK_TOKENS))
+
+
+async def test_a_session_that_was_terminated_keeps_its_limit_and_what_it_has_spent(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    limit = Limit(tokens=60_000)
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.limit(limit)
+        await counter.submit()
+        await counter.task().result()
+        await counter.session.terminate()
+        with pytest.raises(BadInput, match="is left"):
+            await counter.submit(request("second"), under=terms(budget=60_000))
+        assert await account(counter) == Account(limit=limit, spent=Amount(tokens=WORK_TOKENS))
+
+
+async def test_a_grant_reaches_a_session_that_was_terminated_meanwhile(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.limit(Limit(tokens=TIGHT_BUDGET))
+        await counter.submit(under=tight())
+        task = counter.task()
+        await until_both_ask(task)
+        await counter.session.terminate()
+        for asked in ("harbours-1", "tides-1"):
+            await task.signal(approvals.APPROVE_BUDGET, {"request_id": asked, "tokens": 1_500})
+        granted = sum(asked.granted.tokens for asked in (await task.result()).approvals)
+        assert granted >= 1_500
+        assert await account(counter) == Account(
+            limit=Limit(tokens=TIGHT_BUDGET + granted), spent=Amount(tokens=WORK_TOKENS)
+        )
 
 
 # ------------------------------------------------------------------------------------------------------- the same task
@@ -226,7 +261,7 @@ async def test_the_same_request_finds_its_task_after_temporal_has_forgotten_it(
     async with dev_server() as other, at_work(other, tmp_path, redactor, crew) as counter:
         assert (await counter.submit()).state == "finished"
         assert await is_forgotten(other, counter.task().id)
-        assert await account(counter) == Account(limit=Limit())
+        assert await account(counter) == Account(limit=Limit(), spent=Amount(tokens=WORK_TOKENS))
     assert len(crew.calls) == calls
 
 

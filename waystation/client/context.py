@@ -41,7 +41,7 @@ from waystation.domain.leg import RunRef, Standing
 from waystation.domain.memory import Excerpt, MemoryQuery, Passage, PassageKind, Recalled
 from waystation.domain.privacy import Place, Redacted
 from waystation.domain.projection import ToolPolicy
-from waystation.domain.session import SessionStart
+from waystation.domain.session import start_for
 from waystation.domain.signals import MAX_INSTRUCTIONS, Answer, EditInput
 from waystation.domain.task import (
     StepProgress,
@@ -233,9 +233,8 @@ async def edit_finished(store: SqlStore, temporal: TemporalTasks, row: TaskRow, 
         asked_at=utc_now(),
     )
     await _check(store, row, asked)
-    start = SessionStart(store_id=ref.store_id, tenant=ref.tenant, session=ref.session)
     session = session_workflow_id(row.request.tenant, row.request.session)
-    if (await temporal.rewind(start, session, asked, PATIENCE)).state != "started":
+    if (await temporal.rewind(start_for(row), session, asked, PATIENCE)).state != "started":
         return Answer(outcome="refused", reason="the task runs again already")
     return Answer(outcome="done", reason=f"{ref.task_id} goes on from there; what built on it begins anew")
 

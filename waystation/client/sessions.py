@@ -40,7 +40,7 @@ from waystation.domain.foreign import USUAL
 from waystation.domain.ownership import OfTask, OfTenant
 from waystation.domain.passages import beyond
 from waystation.domain.progress import progress_of
-from waystation.domain.session import SessionStart
+from waystation.domain.session import SessionStart, start_for
 from waystation.domain.signals import Answer
 from waystation.domain.task import (
     MAX_TELLING,
@@ -100,8 +100,7 @@ async def handed_in(
     """Hand a stored task to its session. Raises BadInput where that refuses it, Unreachable."""
     left_out = beyond(await store.documents(row.ref.task_id, row.ref.reader), row.terms.remembered_characters)
     request, task_id = row.request, row.ref.task_id
-    start = SessionStart(**row.ref.model_dump(exclude={"task_id"}))
-    await temporal.admit(start, session_workflow_id(request.tenant, request.session), row.ref, patience)
+    await temporal.admit(start_for(row), session_workflow_id(request.tenant, request.session), row.ref, patience)
     return Submitted(
         task_id=task_id,
         workflow_id=task_id,

@@ -38,6 +38,7 @@ WaystationError
 ├── WebUnavailable          a page cannot be fetched now; worth trying again
 ├── WebRefused              a page cannot or must not be read; trying again changes nothing
 └── Unreachable             something needed (server, worker) is not there; exit code 3
+    └── Busy                it is there and takes no more at the moment: nothing was accepted
 """
 
 from waystation.domain.amount import Amount, Limit, amount_text, limit_text
@@ -244,3 +245,7 @@ class WebRefused(WaystationError):
 
 class Unreachable(WaystationError):
     """Something needed is not there (Temporal server, worker). The message names the next step."""
+
+
+class Busy(Unreachable):
+    """The server or the session takes no more requests at the moment: nothing was accepted, try again."""

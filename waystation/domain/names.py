@@ -11,10 +11,15 @@ QUEUES = (WORKFLOWS_QUEUE, AGENTS_QUEUE, CONTEXT_QUEUE)
 SESSION_WORKFLOW = "Session"
 SUBMIT_TASK = "submit_task"
 REWIND_TASK = "rewind_task"
+ADMIT_TASK = "admit_task"
+ADMISSION_ANSWER = "admission_answer"
 SET_SESSION_LIMIT = "set_session_limit"
 ASK_BUDGET = "ask_budget"
 TASK_GRANTED = "task_granted"
 TASK_FINISHED = "task_finished"
+
+SESSION_CONTINUES = "SessionContinues"
+"""Type of the error with which a session rejects an update while it continues as new: send it again."""
 
 TASK_WORKFLOW = "Task"
 BUDGET_ANSWER = "budget_answer"

@@ -5,7 +5,7 @@ task, however often it is tried.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
@@ -82,6 +82,23 @@ def own_name(request: TaskRequest, paths: Sequence[str]) -> str:
     the same.
     """
     return short_hash("schedule", request.session, request.question, *paths)[:OWN_NAME]
+
+
+class MonthlyBudget(Value):
+    """What the runs of a schedule may spend in a calendar month (UTC), and what those of it have spent or may spend."""
+
+    schedule_id: str
+    limit: Limit
+    at: datetime
+    """A moment of the month."""
+    counted: Mapping[str, Amount]
+    """By task id. A run that is not among them was registered meanwhile and counts with its whole budget."""
+
+    def refusal(self, rows: Sequence[TaskRow], budget: Limit) -> str:
+        """Why another run with this budget would pass the limit, beside these tasks of the session; empty if not."""
+        own = [row for row in own_rows(rows, self.schedule_id) if in_month(row, self.at)]
+        held = [self.counted.get(row.ref.task_id, row.terms.budget.amount) for row in own]
+        return over_month(self.limit, sum(held, Amount()), budget)
 
 
 class RunOrder(Value):
@@ -183,6 +200,11 @@ class ReadAnew(Value):
 def request_id_of(schedule: str, workflow_id: str) -> str:
     """Of the task of one run, whose workflow id is the schedule's with the scheduled time. No name has an @."""
     return f"{schedule}@{workflow_id.removeprefix(f'{schedule}-')}"
+
+
+def run_workflow_id(schedule: str, request_id: str) -> str:
+    """Workflow id of the run that has registered the task of this request: the reverse of `request_id_of`."""
+    return f"{schedule}-{request_id.removeprefix(f'{schedule}@')}"
 
 
 def own_rows(rows: Sequence[TaskRow], schedule: str) -> tuple[TaskRow, ...]:

@@ -13,7 +13,7 @@ from waystation.domain.amount import Amount, Limit, amount_text, limit_text, use
 from waystation.domain.budget import Account
 from waystation.domain.errors import BadInput, Overdrawn
 from waystation.domain.privacy import Policy
-from waystation.domain.task import BudgetProgress, TaskRef, TaskTerms
+from waystation.domain.task import BudgetProgress, TaskRef, TaskRow, TaskTerms, own_session
 from waystation.domain.value import Input, Value
 
 
@@ -39,13 +39,57 @@ class SessionState(Value):
     """Ids of the newest answered asks: a repeated ask is not answered with money a second time."""
 
 
+class SessionKey(Value):
+    """Which session this is, as hashes."""
+
+    tenant: str
+    session: str
+
+
+class StoredSession(Value):
+    """A session as the store keeps it, for the next workflow execution after one that was terminated."""
+
+    epoch: int
+    """Counts the workflow executions that took the session over. Only the newest may save."""
+    version: int
+    """Counts the changes of the state."""
+    state: SessionState
+
+
+class SaveSession(Value):
+    """A state to be saved."""
+
+    key: SessionKey
+    stored: StoredSession
+
+
 class SessionStart(Value):
     """Input of the Session workflow."""
 
     store_id: str
     tenant: str
     session: str
+    single: bool = False
+    """The session was made for one task: it ends when no task is open. The store keeps its account."""
     state: SessionState = SessionState()
+    epoch: int = 0
+    """0: the workflow begins with what the store has. Otherwise it continues an execution of this epoch."""
+    version: int = 0
+    """Of the state."""
+    saved: int = 0
+    """The version that the store has."""
+
+    @property
+    def key(self) -> SessionKey:
+        """The session in the store."""
+        return SessionKey(tenant=self.tenant, session=self.session)
+
+
+def start_for(row: TaskRow) -> SessionStart:
+    """What the session of this task is started with if it does not run."""
+    request = row.request
+    own = request.session == own_session(request.request_id)
+    return SessionStart(**row.ref.model_dump(exclude={"task_id"}), single=own)
 
 
 class Admission(Value):
@@ -84,6 +128,24 @@ class Admitted(Equipment):
     """It begins with finished steps of another one."""
     budget: BudgetProgress | None = None
     """Of a task that has ended: what it could spend and has spent, grants included."""
+
+
+class AdmissionRequest(Value):
+    """A workflow asks a session to admit a task. The session answers by the signal `ADMISSION_ANSWER`."""
+
+    ref: TaskRef
+    reply_to: str
+    """Workflow id."""
+
+
+class AdmissionAnswer(Value):
+    """What became of an `AdmissionRequest`."""
+
+    admission: Admission | None = None
+    """None if the session refuses the task."""
+    error: str = ""
+    """Type of the error with which it was refused."""
+    reason: str = ""
 
 
 class Settlement(Value):

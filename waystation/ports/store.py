@@ -18,7 +18,8 @@ from waystation.domain.plan import Plan, PlanVersion
 from waystation.domain.privacy import ShownKey, ShownText
 from waystation.domain.progress import Payments
 from waystation.domain.removal import ForgetOrder, Forgotten, PersonOrder, SeenHistory, Sought, Trace
-from waystation.domain.schedules import ReadAnew
+from waystation.domain.schedules import MonthlyBudget, ReadAnew
+from waystation.domain.session import AdmissionRequest, SessionKey, StoredSession
 from waystation.domain.task import (
     AuditEntry,
     Reused,
@@ -66,6 +67,16 @@ class Store(DocumentStore, Protocol):
         """
         ...
 
+    async def register_scheduled(self, row: TaskRow, documents: Sequence[SourceDocument], month: MonthlyBudget) -> str:
+        """Store a run of a schedule as `register` does, unless that would pass what its runs of the month may spend.
+
+        Counting and storing are one transaction, so that runs that begin together do not pass it together.
+
+        Returns:
+            Why it was not stored; empty if it was, or was there already.
+        """
+        ...
+
     async def register_fork(self, row: TaskRow, plan: Plan, reused: Reused, state: str) -> bool:
         """Store a new task with this plan and the documents of another one, and what these agents of it have done.
 
@@ -73,6 +84,14 @@ class Store(DocumentStore, Protocol):
         False: the same request is there already. Raises RequestConflict as `register` does; UnknownTask; BadInput
         where the other task has gone on meanwhile.
         """
+        ...
+
+    async def take_over_session(self, key: SessionKey) -> StoredSession:
+        """Begin a new epoch of the session, which is returned as it was saved last; an empty one if it is not there."""
+        ...
+
+    async def save_session(self, key: SessionKey, stored: StoredSession) -> bool:
+        """Save the state. False: another epoch or a newer version is there, and stays."""
         ...
 
     async def task(self, task_id: str, reader: Reader) -> TaskRow:
@@ -437,12 +456,12 @@ class Intake(Protocol):
         """The task as it is to be stored. Raises BadInput for terms that cannot work."""
         ...
 
-    async def admit(self, row: TaskRow) -> None:
-        """Hand a stored task to its session. Raises BadInput where that refuses it, Unreachable."""
+    async def request_admission(self, request: AdmissionRequest) -> None:
+        """Have a stored task's session admit it and answer a workflow. Nothing is waited for. Raises Unreachable."""
         ...
 
-    async def runs(self, task_id: str) -> bool:
-        """Whether the task's workflow is open."""
+    async def is_open(self, workflow_id: str) -> bool:
+        """Whether the newest run of this workflow is open."""
         ...
 
     async def pause(self, schedule_id: str, note: str) -> None:

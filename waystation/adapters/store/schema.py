@@ -123,6 +123,19 @@ tasks = Table(
     UniqueConstraint("tenant", "session", "request_id"),
 )
 
+# What sessions have spent, hold and may spend. Their workflows carry the same, and may be terminated at any moment.
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("tenant", String, primary_key=True),
+    Column("session", String, primary_key=True),
+    # Each workflow execution that begins without a predecessor takes the session over; older ones write nothing more.
+    Column("epoch", BigInteger, nullable=False),
+    # Of the state, within an epoch: an attempt that comes late does not replace a newer state.
+    Column("version", BigInteger, nullable=False),
+    Column("state", SealedText("sessions.state", "tenant", "session"), nullable=False),
+)
+
 # The plans that took the place of the first, which is in its task's row.
 plan_revisions = Table(
     "plan_revisions",

@@ -19,6 +19,7 @@ from waystation.adapters.store.persons import SqlPersons
 from waystation.adapters.store.removal import SqlForgetting
 from waystation.adapters.store.schema import REVISION, identity, metadata
 from waystation.adapters.store.seals import BYTES_MARK, PLAIN, TEXT_MARK, AtRest, SealedBytes, SealedProof, SealedText
+from waystation.adapters.store.sessions import SqlSessions
 from waystation.adapters.store.tasks import SqlBills, SqlForking, SqlPlans, SqlTasks
 from waystation.adapters.store.texts import SqlSlowTexts, SqlTexts
 from waystation.adapters.store.transcripts import SqlTranscripts, SqlWork
@@ -50,6 +51,7 @@ class SqlStore(
     SqlTexts,
     SqlWork,
     SqlTasks,
+    SqlSessions,
     SqlForking,
     SqlPlans,
     SqlAudit,

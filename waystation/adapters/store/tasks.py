@@ -42,6 +42,7 @@ from waystation.adapters.store.schema import (
     text_owners,
 )
 from waystation.adapters.store.seals import SealedText, bound
+from waystation.adapters.store.sessions import lock_session
 from waystation.adapters.store.texts import add_documents, add_texts, described, documents_of
 from waystation.domain.amount import Amount
 from waystation.domain.budget import Usage
@@ -61,6 +62,8 @@ from waystation.domain.progress import (
     Unanswered,
     spent_in,
 )
+from waystation.domain.schedules import MonthlyBudget
+from waystation.domain.session import SessionKey
 from waystation.domain.signals import TOLD, UPDATED
 from waystation.domain.task import Reused, SourceDocument, TaskProgress, TaskRef, TaskRequest, TaskRow, TaskTerms
 from waystation.domain.transcript import Charge, Intent
@@ -90,6 +93,15 @@ class SqlTasks(StorePart):
         documents: Sequence[SourceDocument],
         listed: Sequence[Document],
     ) -> bool:
+        return await self._add(connection, row, documents, listed)
+
+    async def _add(
+        self,
+        connection: AsyncConnection,
+        row: TaskRow,
+        documents: Sequence[SourceDocument],
+        listed: Sequence[Document],
+    ) -> bool:
         digest = request_digest(row.request, listed)
         if not await add_once(connection, tasks, {**task_columns(row), "digest": digest}):
             await require_same_request(connection, row, digest)
@@ -100,6 +112,39 @@ class SqlTasks(StorePart):
         await add_documents(connection, row.ref.task_id, listed)
         self._tell(connection, row.ref.task_id, Happening(kind="submitted"))
         return True
+
+    async def register_scheduled(self, row: TaskRow, documents: Sequence[SourceDocument], month: MonthlyBudget) -> str:
+        """Store a run of a schedule as `register` does, unless that would pass what its runs of the month may spend.
+
+        Returns:
+            Why it was not stored; empty if it was, or was there already.
+
+        Raises:
+            RequestConflict: as `register`.
+        """
+        return await self._register_scheduled(row, documents, [described(source) for source in documents], month)
+
+    @writing
+    async def _register_scheduled(
+        self,
+        connection: AsyncConnection,
+        row: TaskRow,
+        documents: Sequence[SourceDocument],
+        listed: Sequence[Document],
+        month: MonthlyBudget,
+    ) -> str:
+        # On PostgreSQL two transactions would each count without the other's row.
+        await lock_session(connection, SessionKey(tenant=row.ref.tenant, session=row.ref.session))
+        first = month.at.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        whole = OfSession(tenant=row.ref.tenant, session=row.ref.session)
+        of_month = select(tasks).where(owned(tasks, whole), tasks.c.submitted_at >= first)
+        others = [task_row(found) for found in (await connection.execute(of_month)).all()]
+        if all(other.ref.task_id != row.ref.task_id for other in others) and (
+            reason := month.refusal(others, row.terms.budget)
+        ):
+            return reason
+        await self._add(connection, row, documents, listed)
+        return ""
 
     @reading
     async def task(self, connection: AsyncConnection, task_id: str, reader: Reader) -> TaskRow:

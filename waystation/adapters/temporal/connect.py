@@ -15,6 +15,7 @@ first and do without where they may not register.
 import os
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
 from getpass import getuser
@@ -34,7 +35,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfigProfile, ClientConnectConfig
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RetryConfig, RPCError, RPCStatusCode, ServiceClient
 
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.names import (
@@ -249,6 +250,20 @@ async def connect(
         raise Unreachable(f"no Temporal server answers at {target.address}{encrypted}: {NEXT_STEP}") from error
     await _enter_namespace(client, target)
     return client
+
+
+async def without_retries(client: Client) -> Client:
+    """The same client over a connection of its own, on which a call that fails is not sent again: its caller learns of
+    a busy server at once, and decides how long to wait. Raises Unreachable.
+    """
+    impatient = replace(client.service_client.config, retry_config=RetryConfig(max_retries=1))
+    try:
+        connection = await ServiceClient.connect(impatient)
+    except RuntimeError as error:
+        raise Unreachable(f"no Temporal server answers at {impatient.target_host}: {NEXT_STEP}") from error
+    config = client.config()
+    config["service_client"] = connection
+    return Client(**config)
 
 
 async def connect_as_person(target: Target, converter: DataConverter = pydantic_data_converter) -> Client:

@@ -8,9 +8,12 @@ The workflow itself cannot see it: signals reach it without their sender.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+import random
+import uuid
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 from temporalio.api.common.v1 import WorkflowExecution
@@ -43,6 +46,7 @@ from waystation.adapters.temporal.connect import (
     Target,
     connect_as_person,
     newest_run,
+    without_retries,
     workflow_link,
 )
 from waystation.domain import names
@@ -50,7 +54,7 @@ from waystation.domain.amount import Limit
 from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, SentAnswer, SentFields
 from waystation.domain.continuation import TaskRewind
 from waystation.domain.details import limit_fields
-from waystation.domain.errors import BadInput, Unreachable, WaystationError
+from waystation.domain.errors import BadInput, Busy, Unreachable, WaystationError
 from waystation.domain.progress import Doing
 from waystation.domain.session import Admission, SessionStart
 from waystation.domain.task import TaskPhase, TaskProgress, TaskRef
@@ -194,6 +198,66 @@ _BUSY = frozenset(
 """The same call may succeed later."""
 
 
+_NOTHING_ACCEPTED: Mapping[RPCStatusCode, str] = {
+    RPCStatusCode.RESOURCE_EXHAUSTED: "the server had as many requests under way as it takes",
+    RPCStatusCode.NOT_FOUND: "the session's workflow ended before it took the request",
+    RPCStatusCode.ABORTED: "the session's workflow ended before it took the request",
+}
+"""With these an update was certainly not accepted, and why."""
+_ACCEPTED_AND_ENDED = "AcceptedUpdateCompletedWorkflow"
+"""What the server calls the failure of an update that was accepted by a workflow that has ended without an answer."""
+_FIRST_PAUSE, _LAST_PAUSE = 0.1, 2.0
+"""Seconds between two attempts at an update."""
+
+
+class _NotAccepted(Exception):
+    """The update was not accepted; it may be later."""
+
+
+class _OutcomeUnknown(Exception):
+    """The update may have been accepted."""
+
+
+class _SessionUpdate(NamedTuple):
+    """An update of a session that is started if it does not run."""
+
+    start: SessionStart
+    workflow_id: str
+    name: str
+    sent: TaskRef | TaskRewind
+    id: str
+
+
+class _Updated(NamedTuple):
+    """The answer to an update, and how many earlier attempts may have been accepted, too."""
+
+    admission: Admission
+    lost_answers: int
+
+
+def _update_id(name: str, task_id: str) -> str:
+    """A new one: with that of an earlier call the server would repeat what it answered to that one."""
+    return f"{name}-{task_id}-{uuid.uuid4().hex}"
+
+
+def _pauses() -> Iterator[float]:
+    """Jittered, so that clients that were turned away together do not come back together."""
+    longest = _FIRST_PAUSE
+    while True:
+        yield random.uniform(longest / 2, longest)
+        longest = min(2 * longest, _LAST_PAUSE)
+
+
+def _failed(error: WorkflowUpdateFailedError) -> Exception:
+    """What to make of an update that was rejected or failed."""
+    cause = error.cause
+    if isinstance(cause, ApplicationError) and cause.type == names.SESSION_CONTINUES:
+        return _NotAccepted("the session continued as new")
+    if not isinstance(cause, ApplicationError) or cause.type == _ACCEPTED_AND_ENDED:
+        return _OutcomeUnknown("the session ended before it answered")
+    return BadInput(f"the session refused the task: {cause}")
+
+
 class TaskRun(Value):
     """A task as the server knows it."""
 
@@ -214,6 +278,7 @@ class TemporalTasks:
     def __init__(self, client: Client, target: Target) -> None:
         self._client = client
         self._target = target
+        self._impatient: Client | None = None
 
     @classmethod
     async def connect(cls, target: Target, converter: DataConverter = pydantic_data_converter) -> "TemporalTasks":
@@ -259,47 +324,118 @@ class TemporalTasks:
 
         Raises:
             BadInput: the session refused the task.
+            Busy: server or session took no more within `patience`; the task was not accepted.
             Unreachable: no answer within `patience`; whether the task was taken is then unknown.
         """
         try:
-            return await self._update(start, workflow_id, names.SUBMIT_TASK, task, patience)
+            return (await self._update(start, workflow_id, names.SUBMIT_TASK, task, patience)).admission
         except TimeoutError as error:
+            if await self._has_begun(task.task_id):
+                return Admission(task_id=task.task_id, state="running")
             raise Unreachable(
                 f"no answer in {patience.total_seconds():.0f} s: it is unknown whether {task.task_id} was accepted. "
                 "Submitting again with the same request id is safe; `waystation status` tells whether workers run"
             ) from error
 
+    async def signal_session(self, start: SessionStart, name: str, message: object) -> None:
+        """Signal a session, which is started if it does not run. This waits for no workflow: activities may call it."""
+        async with self._answering():
+            await self._client.start_workflow(
+                names.SESSION_WORKFLOW,
+                self._begun(start),
+                id=f"session-{start.session}",
+                task_queue=names.WORKFLOWS_QUEUE,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                start_signal=name,
+                start_signal_args=[message],
+                rpc_timeout=RPC_TIMEOUT,
+            )
+
     async def rewind(self, start: SessionStart, workflow_id: str, rewind: TaskRewind, patience: timedelta) -> Admission:
         """Have the session let a finished task go on. Raises as `admit` does."""
         task_id = rewind.ref.task_id
         try:
-            return await self._update(start, workflow_id, names.REWIND_TASK, rewind, patience)
+            updated = await self._update(start, workflow_id, names.REWIND_TASK, rewind, patience)
         except TimeoutError as error:
             raise Unreachable(
                 f"no answer in {patience.total_seconds():.0f} s: `waystation show {task_id}` tells whether it goes on"
             ) from error
+        # An earlier attempt, of which the answer was lost, has let it go on.
+        repeated = updated.admission.state == "running" and updated.lost_answers
+        return updated.admission.model_copy(update={"state": "started"}) if repeated else updated.admission
+
+    async def _has_begun(self, task_id: str) -> bool:
+        """Whether the server runs the task already. False where it does not say so at once."""
+        with suppress(TimeoutError, Unreachable, RPCError):
+            async with asyncio.timeout(QUERY_TIMEOUT.total_seconds()):
+                found = await newest_run(self._client, task_id)
+                return found is not None and found.status == WorkflowExecutionStatus.RUNNING
+        return False
 
     async def _update(
         self, start: SessionStart, workflow_id: str, name: str, sent: TaskRef | TaskRewind, patience: timedelta
-    ) -> Admission:
-        """Raises BadInput where the session refuses, TimeoutError where there is no answer."""
+    ) -> "_Updated":
+        """Send an update until the session has carried it out. Attempts have the same id until one is answered, so that
+        one whose answer was lost is not carried out twice.
+
+        Raises:
+            BadInput: the session refuses it.
+            Busy: nothing was accepted within `patience`.
+            TimeoutError: there was no answer, so that the outcome is unknown.
+            Unreachable: the server does not let us in.
+        """
+        task_id = sent.ref.task_id if isinstance(sent, TaskRewind) else sent.task_id
+        update = _SessionUpdate(self._begun(start), workflow_id, name, sent, _update_id(name, task_id))
+        clock, lost_answers = asyncio.get_running_loop().time, 0
+        deadline = clock() + patience.total_seconds()
+        for pause in _pauses():
+            try:
+                async with asyncio.timeout_at(deadline):
+                    return _Updated(await self._send_update(update), lost_answers)
+            except _NotAccepted as error:
+                reason: Exception = error
+                update = update._replace(id=_update_id(name, task_id))
+            except _OutcomeUnknown as error:
+                reason, lost_answers = error, lost_answers + 1
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise asyncio.CancelledError from reason
+            if clock() + pause >= deadline:
+                if lost_answers:
+                    raise TimeoutError from reason
+                raise Busy(
+                    f"{task_id} was not accepted: {reason} for {patience.total_seconds():.0f} s. Try again; the same "
+                    "request id is the same task"
+                ) from reason
+            await asyncio.sleep(pause)
+        raise AssertionError("there is always another pause")
+
+    async def _send_update(self, update: "_SessionUpdate") -> Admission:
+        """One attempt. Raises BadInput, Unreachable, _NotAccepted, _OutcomeUnknown."""
         session: WithStartWorkflowOperation[object, object] = WithStartWorkflowOperation(
             names.SESSION_WORKFLOW,
-            self._begun(start),
-            id=workflow_id,
+            update.start,
+            id=update.workflow_id,
             task_queue=names.WORKFLOWS_QUEUE,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         )
         try:
-            async with asyncio.timeout(patience.total_seconds()), self._answering():
-                admission: Admission = await self._client.execute_update_with_start_workflow(  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
-                    name, sent, start_workflow_operation=session, result_type=Admission
-                )
+            if self._impatient is None:
+                self._impatient = await without_retries(self._client)
+            admission: Admission = await self._impatient.execute_update_with_start_workflow(  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
+                update.name, update.sent, start_workflow_operation=session, id=update.id, result_type=Admission
+            )
         except WorkflowUpdateFailedError as error:
-            raise BadInput(f"the session refused the task: {error.cause}") from error
-        except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError, Unreachable) as error:
+            raise _failed(error) from error
+        except (WorkflowUpdateRPCTimeoutOrCancelledError, Unreachable) as error:
             await _look_at_error(session)
-            raise TimeoutError from error
+            raise _OutcomeUnknown("no answer") from error
+        except RPCError as error:
+            await _look_at_error(session)
+            if error.status in _NOTHING_ACCEPTED:
+                raise _NotAccepted(_NOTHING_ACCEPTED[error.status]) from error
+            if error.status in _BUSY:
+                raise _OutcomeUnknown("no answer") from error
+            raise self._translated(error, None) from error
         return admission
 
     async def look(self, task_id: str) -> TaskRun | None:

@@ -1,0 +1,203 @@
+"""A session that many submit to at once, that continues as new under them, and that is terminated meanwhile."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from temporalio import activity
+from temporalio.client import Client, WorkflowHandle
+from temporalio.envconfig import ClientConfigProfile
+from temporalio.worker import Worker
+
+from activities.sessions import SessionActivities
+from tests.crew import terms
+from tests.running import PATIENCE, dev_server, opened_store
+from tests.workflows_live.anxious import IdleTask
+from waystation.adapters.store import SqlStore
+from waystation.adapters.temporal.connect import Target
+from waystation.adapters.temporal.orders import running
+from waystation.adapters.temporal.tasks import TemporalTasks
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.budget import Account
+from waystation.domain.errors import Busy
+from waystation.domain.names import CONTEXT_QUEUE, TASK_FINISHED, WORKFLOWS_QUEUE
+from waystation.domain.session import Admission, Admitted, SessionStart, Settlement
+from waystation.domain.task import TaskRef
+from workers.sandbox import sandboxed
+from workflows.session import SessionWorkflow
+
+BUDGET = Amount(tokens=1_000)
+LIMIT = Limit(tokens=1_000_000)
+SESSION_ID = "session-s"
+LONG_IS = ("limit.historyCount.suggestContinueAsNew=80", "limit.historyCount.error=600")
+"""Events after which the server suggests to continue as new, and after which it terminates a workflow."""
+IN_FLIGHT = 10
+"""Updates that the server takes for one workflow at a time, by default."""
+
+
+@dataclass
+class Admissions:
+    """The activity that admits, which can be held up."""
+
+    begun: list[str] = field(default_factory=list[str])
+    opened: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @activity.defn(name="AdmitTask")
+    async def admit(self, ref: TaskRef) -> Admitted:
+        self.begun.append(ref.task_id)
+        await self.opened.wait()
+        given = terms(budget=BUDGET.tokens)
+        return Admitted(ref=ref, terms=given, title="", documents=0, finished=False, search_attributes=False)
+
+
+@dataclass(frozen=True)
+class Platform:
+    """A session whose tasks do nothing, and its clients."""
+
+    client: Client
+    store: SqlStore
+    admissions: Admissions
+
+    @property
+    def session(self) -> WorkflowHandle[SessionWorkflow, None]:
+        return self.client.get_workflow_handle_for(SessionWorkflow.run, SESSION_ID)
+
+    def person(self) -> TemporalTasks:
+        """Another process that talks to the server."""
+        address = self.client.service_client.config.target_host
+        return TemporalTasks(self.client, Target(profile=ClientConfigProfile(address=address), ui_url=None))
+
+    async def submit(self, number: int, person: TemporalTasks | None = None, seconds: float = PATIENCE) -> Admission:
+        ref = TaskRef(store_id="store", tenant="t", session="s", task_id=f"task-{number}")
+        start = SessionStart(**ref.model_dump(exclude={"task_id"}))
+        return await (person or self.person()).admit(start, SESSION_ID, ref, timedelta(seconds=seconds))
+
+    async def limit(self) -> None:
+        start = SessionStart(store_id="store", tenant="t", session="s")
+        await self.person().set_session_limit(start, SESSION_ID, LIMIT)
+
+    async def account(self) -> Account:
+        return await self.session.query(SessionWorkflow.account)
+
+
+@asynccontextmanager
+async def platform(client: Client, folder: Path) -> AsyncGenerator[Platform]:
+    async with opened_store(folder) as store:
+        admissions = Admissions()
+
+        async def runs(workflow_id: str) -> bool:
+            return await running(client, workflow_id)
+
+        target = Target(profile=ClientConfigProfile(address=client.service_client.config.target_host), ui_url=None)
+        sessions = SessionActivities(runs, store, TemporalTasks(client, target).signal_session)
+        async with (
+            Worker(client, task_queue=CONTEXT_QUEUE, activities=[admissions.admit]),
+            Worker(
+                client,
+                task_queue=WORKFLOWS_QUEUE,
+                workflows=[SessionWorkflow, IdleTask],
+                activities=[sessions.reconcile, sessions.take_over, sessions.save],
+                workflow_runner=sandboxed(),
+            ),
+        ):
+            yield Platform(client, store, admissions)
+
+
+def holding(*numbers: int) -> Account:
+    return Account(limit=LIMIT, reserved={f"task-{number}": BUDGET for number in numbers})
+
+
+async def test_under_steady_submits_a_session_continues_as_new_and_forgets_nothing(tmp_path: Path) -> None:
+    each, people = 12, 5
+    async with dev_server(*LONG_IS) as client, platform(client, tmp_path) as at:
+        at.admissions.opened.set()
+        await at.limit()
+        first = (await at.session.describe()).run_id
+
+        async def steadily(person: int) -> list[Admission]:
+            tasks = at.person()
+            return [await at.submit(person * each + number, tasks) for number in range(each)]
+
+        admitted = await asyncio.gather(*map(steadily, range(people)))
+        assert {admission.state for some in admitted for admission in some} == {"started"}
+        assert (await at.session.describe()).run_id != first
+        assert await at.account() == holding(*range(each * people))
+
+
+async def test_of_fifty_clients_at_once_each_is_admitted_or_told_that_the_session_is_busy(
+    server: Client, tmp_path: Path
+) -> None:
+    async with platform(server, tmp_path) as at:
+        at.admissions.opened.set()
+        await at.limit()
+        answers = await asyncio.gather(*(at.submit(number) for number in range(50)), return_exceptions=True)
+        admitted = [number for number, answer in enumerate(answers) if isinstance(answer, Admission)]
+        assert [answer for answer in answers if not isinstance(answer, Admission | Busy)] == []
+        assert len(admitted) >= IN_FLIGHT
+        assert await at.account() == holding(*admitted)
+
+
+async def test_a_client_that_the_server_turns_away_is_told_that_nothing_was_accepted(
+    server: Client, tmp_path: Path
+) -> None:
+    async with platform(server, tmp_path) as at:
+        await at.limit()
+        held_up = [asyncio.create_task(at.submit(number)) for number in range(IN_FLIGHT)]
+        async with asyncio.timeout(PATIENCE):
+            while len(at.admissions.begun) < IN_FLIGHT:
+                await asyncio.sleep(0.05)
+        with pytest.raises(Busy, match=r"task-99 was not accepted: .* Try again"):
+            await at.submit(99, seconds=1.0)
+        at.admissions.opened.set()
+        await asyncio.gather(*held_up)
+        assert (await at.submit(99)).state == "started"
+        assert await at.account() == holding(*range(IN_FLIGHT), 99)
+
+
+async def test_a_submit_whose_session_is_terminated_in_between_is_repeated_with_the_next_one(
+    server: Client, tmp_path: Path
+) -> None:
+    async with platform(server, tmp_path) as at:
+        await at.limit()
+        submitting = asyncio.create_task(at.submit(1))
+        async with asyncio.timeout(PATIENCE):
+            while not at.admissions.begun:
+                await asyncio.sleep(0.05)
+        await at.session.terminate()
+        at.admissions.opened.set()
+        assert (await submitting).state == "started"
+        assert await at.account() == holding(1)
+
+
+async def test_a_session_that_is_set_back_goes_on_from_what_the_store_has(server: Client, tmp_path: Path) -> None:
+    async with platform(server, tmp_path) as at:
+        at.admissions.opened.set()
+        await at.limit()
+        await at.submit(1)
+        key = SessionStart(store_id="store", tenant="t", session="s").key
+        newer = await at.store.take_over_session(key)  # as another execution of the session would
+        await at.submit(2)
+        stored = await at.store.take_over_session(key)
+        assert await at.account() == holding(1, 2)
+        assert stored.state.account == holding(1, 2)
+        assert stored.epoch > newer.epoch + 1
+
+
+async def test_a_session_for_one_task_ends_with_it_and_its_account_is_kept(server: Client, tmp_path: Path) -> None:
+    async with platform(server, tmp_path) as at:
+        at.admissions.opened.set()
+        ref = TaskRef(store_id="store", tenant="t", session="s", task_id="task-1")
+        start = SessionStart(**ref.model_dump(exclude={"task_id"}), single=True)
+        patience = timedelta(seconds=PATIENCE)
+        await at.person().admit(start, SESSION_ID, ref, patience)
+        await at.session.signal(TASK_FINISHED, Settlement(task_id="task-1", spent=Amount(tokens=300)))
+        await at.session.result()
+        first = (await at.session.describe()).run_id
+        await at.person().admit(start, SESSION_ID, ref.model_copy(update={"task_id": "task-2"}), patience)
+        account = await at.account()
+        assert (await at.session.describe()).run_id != first
+        assert account == Account(spent=Amount(tokens=300), reserved={"task-2": BUDGET}, limit=Limit())
