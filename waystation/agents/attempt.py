@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from waystation.agents.charges import CountedPrompt
 from waystation.agents.contract import first_named, task_parts
 from waystation.agents.documents import document_names
 from waystation.agents.roles import Desk, role_prompt
@@ -22,7 +23,7 @@ from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.tool import CallSite
 from waystation.domain.amount import Limit
 from waystation.domain.budget import RunTotals
-from waystation.domain.compaction.history import current, with_record
+from waystation.domain.compaction.history import current, recorded_at, with_record
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.documents import Document, DocumentChange, changed_lines, in_all
 from waystation.domain.foreign import Tagged, one_line, tagged
@@ -47,6 +48,8 @@ class Attempt:
     scale: float
     """What the provider counted for the last request, over what was estimated."""
     notices: list[str] = field(default_factory=list[str])
+    answered: bool = False
+    """Whether this attempt had a reply: system prompt and tools are those of its request, then."""
 
     async def append(self, message: Message) -> None:
         """Commit a user message. Raises FenceLost, VersionConflict."""
@@ -57,7 +60,23 @@ class Attempt:
         """Commit a reply with what it cost. Raises FenceLost, VersionConflict."""
         await self.desk.store.commit_reply(self.fence, self.transcript.version, message, charge)
         self.transcript = self.transcript.with_message(message)
+        self.answered = True
         await self.recount()
+
+    def counted_prompt(self, shown: Sequence[Message]) -> CountedPrompt | None:
+        """The provider's count of the newest turn's request, if the next request begins with all that it sent.
+
+        None before the first reply, after a reply whose input was not reported, and if anything was done to the
+        conversation since: a compaction, an edit.
+        """
+        replies = [place for place, message in enumerate(shown) if message.role == "assistant"]
+        said = self.transcript.messages
+        newest = max((place for place, message in enumerate(said) if message.role == "assistant"), default=None)
+        if newest is None or not replies or not self.totals.last_prompt or said[newest].id != shown[replies[-1]].id:
+            return None
+        if any(recorded_at(record, self.transcript) > newest for record in self.transcript.records):
+            return None
+        return CountedPrompt(self.totals.last_prompt, replies[-1], same_head=self.answered)
 
     async def record(self, record: Record) -> None:
         """Commit what a call does to the conversation. Raises FenceLost, VersionConflict."""

@@ -51,11 +51,11 @@ async def affordable(attempt: Attempt, shown: tuple[Message, ...], model: Metere
     how far others are: who is granted just that goes on.
     """
     terms, reminder = attempt.request.terms, _reminder(attempt)
-    left, floor, prices = attempt.left, terms.output_floor, terms.prices
-    call = await model.fitted(_request(attempt, shown, reminder.text(terms.window)), left, floor, prices)
+    left, floor, prices, counted = attempt.left, terms.output_floor, terms.prices, attempt.counted_prompt(shown)
+    call = await model.fitted(_request(attempt, shown, reminder.text(terms.window)), left, floor, prices, counted)
     if not isinstance(call, TooDear):
         return call
-    call = await model.fitted(_request(attempt, shown, reminder.widest.least), left, floor, prices)
+    call = await model.fitted(_request(attempt, shown, reminder.widest.least), left, floor, prices, counted)
     return call if isinstance(call, TooDear) else call.reminded(reminder.least)
 
 

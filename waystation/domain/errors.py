@@ -40,7 +40,12 @@ WaystationError
 └── Unreachable             something needed (server, worker) is not there; exit code 3
 """
 
+from typing import TYPE_CHECKING
+
 from waystation.domain.amount import Amount, Limit, amount_text, limit_text
+
+if TYPE_CHECKING:
+    from waystation.domain.budget import Usage  # which imports this module
 
 
 class WaystationError(Exception):
@@ -116,6 +121,13 @@ class StoreUnavailable(StoreError):
 
 class ModelError(WaystationError):
     """A call to the model did not give a usable reply."""
+
+    reported: "Usage | None" = None
+    """What the call may have used at most, from what its provider reported before it failed: the input as counted, the
+    output as a bound. None: nothing was reported.
+    """
+    asked: str = ""
+    """Full name of the model that failed, if it was asked in another one's place."""
 
 
 class ModelUnavailable(ModelError):
