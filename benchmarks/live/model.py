@@ -31,9 +31,14 @@ SUMMARY_TOKENS = 1_800
 _AT_ONCE = 2
 """Documents that a researcher reads side by side."""
 _NOTES_A_PAGE = 2
-_SECTIONS, _PARAGRAPHS, _SENTENCES = 7, 6, 5
+_SECTIONS, _PARAGRAPHS, _SENTENCES = 6, 5, 4
 _CHECKS = 3
 """Places that the analysis reads again before it concludes."""
+_HITS = 5
+_QUERIES = (
+    "crane rated tonnes", "draught channel silt", "shore supply megawatt", "cold store containers",
+    "insured inspections", "tidal gate repair",
+)  # fmt: skip
 _NUMBERED = re.compile(r"^\s*(\d+)\|", re.MULTILINE)
 _STEP = re.compile(r'<step id="([^"]+)"')
 _PROSE = (
@@ -142,7 +147,7 @@ class Model:
         return self.documents[PARTS.index(part) :: len(PARTS)]
 
     def _research(self, documents: Sequence[Document]) -> Script:
-        yield _fixed(700, Call("list_documents", {}), *_searches(0))
+        yield _fixed(500, Call("list_documents", {}), _search(1), _search(2))
         notes: list[Call] = []
         cited: list[tuple[Document, int]] = []
         for start in range(0, len(documents), _AT_ONCE):
@@ -150,13 +155,13 @@ class Model:
             while at:
                 reads = [Call(READS, {"name": document.name, "first_line": line}) for document, line in at.items()]
                 # Notes of the page before stand beside the next reads, as a model does that calls in parallel.
-                results = yield _fixed(380, *reads, *notes)
+                results = yield _fixed(320, *reads, *notes)
                 notes, at, read = _after_reading(at, results)
                 cited += read
-            yield _fixed(520, *notes, *_searches(start))
+            yield _fixed(360, *notes, _search(start))
             notes = []
         findings: list[JsonValue] = [_finding(document, line) for document, line in cited[:16]]
-        yield _fixed(1_400, Call("submit_findings", {"findings": findings, "open_questions": [filler(25)]}))
+        yield _fixed(1_000, Call("submit_findings", {"findings": findings, "open_questions": [filler(25)]}))
 
     def _analysis(self) -> Script:
         yield _fixed(500, *(Call("read_findings", {"step": part}) for part in PARTS))
@@ -164,15 +169,15 @@ class Model:
             line = max(1, len(document.lines) // 2)
             last = min(len(document.lines), line + 25)
             reads = [Call(READS, {"name": document.name, "first_line": line, "last_line": last})]
-            yield _fixed(800, *reads, *_searches(number)[:1])
+            yield _fixed(500, *reads, _search(number))
         conclusions: list[JsonValue] = [_finding(document, 2) for document in self.documents[:12]]
         analysis: Body = {"conclusions": conclusions, "contradictions": [filler(40)], "gaps": [filler(30)]}
-        yield _fixed(2_200, Call("submit_analysis", analysis))
+        yield _fixed(1_500, Call("submit_analysis", analysis))
 
     def _writing(self) -> Script:
         yield _fixed(500, *(Call("read_findings", {"step": step}) for step in (ANALYSIS, *PARTS)))
         for number in range(1, _SECTIONS + 1):
-            yield Turn(650, lambda cuts, number=number: (self._section(number, cuts),))
+            yield Turn(450, lambda cuts, number=number: (self._section(number, cuts),))
         yield _fixed(700, Call("submit_report", {"title": "What limits the harbours", "summary": self._paragraph(0)}))
 
     def _section(self, number: int, cuts: int) -> Call:
@@ -191,10 +196,8 @@ def _fixed(thinking: int, *calls: Call) -> Turn:
     return Turn(thinking, lambda _: calls)
 
 
-def _searches(number: int) -> list[Call]:
-    asked = ("crane rated tonnes", "draught channel silt", "shore supply megawatt", "cold store containers",
-             "insured inspections", "tidal gate repair")  # fmt: skip
-    return [Call("search_documents", {"query": asked[(2 * number + step) % len(asked)]}) for step in range(2)]
+def _search(number: int) -> Call:
+    return Call("search_documents", {"query": _QUERIES[number % len(_QUERIES)], "limit": _HITS})
 
 
 def _after_reading(

@@ -68,7 +68,9 @@ class AnthropicModel:
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Ask once; see `ChatModel`."""
         prompt = wire.request_parameters(request, self._endpoint.of(request.model))
-        partial = PartialReply(speed_known=model_facts(request.model).known)
+        # Behind a server of others any model may answer to a name.
+        known = self._endpoint.kind != "compatible" and model_facts(request.model).known
+        partial = PartialReply(speed_known=known)
         with _reporting(partial, request.max_output), _vendor_errors(self._no_credentials):
             return wire.reply(await self._streamed(prompt, request.max_output, partial))
 
