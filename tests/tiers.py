@@ -6,7 +6,7 @@
 from pathlib import Path
 
 QUICK = {
-    "end_to_end": {"test_killed_platform"},
+    "end_to_end": {"test_killed_platform", "test_live_benchmark"},
     "workflows_live": {
         "test_live_approvals",
         "test_live_edits",

@@ -99,14 +99,14 @@ class ModelSwitch:
         for model in self._order(request):
             asked = model == request.model
             try:
-                with self._named_in_errors(model):
+                with self._named_in_errors(model, "" if asked else model):
                     reply = await self._of(model).complete(request.placed(model))
             except (ModelUnavailable, SpendingLimitReached, ModelRejected) as error:
                 passed_on = _passed_on(error, asked=asked) and self._rested(model, request, error)
                 if not passed_on or not request.fallbacks:
                     raise
                 if isinstance(error, ModelUnavailable) and error.possibly_billed:
-                    raise ModelUnavailable(str(error)) from None
+                    raise _without_delay(error) from None
                 own = isinstance(error, ModelRejected) and not asked
                 if not own and (refused is None or isinstance(error, ModelUnavailable)):
                     refused = error
@@ -146,12 +146,16 @@ class ModelSwitch:
         return sorted((request.model, *request.fallbacks), key=lambda model: self._rests.get(model, 0.0) > now)
 
     @contextmanager
-    def _named_in_errors(self, model: str) -> Generator[None]:
+    def _named_in_errors(self, model: str, asked: str = "") -> Generator[None]:
+        """`asked`: the same name, if the model was asked in another one's place."""
         variable = self._keys.get(located(model).endpoint or "", "")
         try:
             yield
         except ModelError as error:
-            raise named_error(error, model, variable, is_set=bool(os.environ.get(variable))) from None
+            named = named_error(error, model, variable, is_set=bool(os.environ.get(variable)))
+            if asked:
+                named.asked = asked
+            raise named from None
 
     def _of(self, model: str) -> ChatModel:
         if model == OFFLINE_MODEL:
@@ -167,6 +171,13 @@ class ModelSwitch:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
+
+
+def _without_delay(error: ModelUnavailable) -> ModelUnavailable:
+    """The same, worth another attempt at once: that one goes to another model."""
+    told = ModelUnavailable(str(error))
+    vars(told).update({name: vars(error)[name] for name in ("reported", "asked") if name in vars(error)})
+    return told
 
 
 def _passed_on(error: ModelError, *, asked: bool) -> bool:

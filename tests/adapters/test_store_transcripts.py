@@ -7,6 +7,7 @@ import pytest
 from tests.readers import ANYONE
 from tests.store_contract.values import charge, intent, note, opened_run, passage, question, reply, summary
 from waystation.adapters.store import SqlStore
+from waystation.domain.amount import Amount
 from waystation.domain.budget import RunTotals, Usage
 from waystation.domain.errors import FenceLost, StoreError, VersionConflict, WrongStore
 from waystation.domain.leg import Finished, RunRef, Standing, TurnLimit
@@ -16,6 +17,7 @@ from waystation.domain.work import Findings
 FENCED: dict[str, Callable[[SqlStore, Fence], Awaitable[object]]] = {
     "record_intent": lambda store, fence: store.record_intent(fence, intent("turn-9")),
     "drop_intent": lambda store, fence: store.drop_intent(fence, "turn-1"),
+    "lower_intent": lambda store, fence: store.lower_intent(fence, "turn-1", Amount()),
     "commit_reply": lambda store, fence: store.commit_reply(fence, 2, reply(9), charge("turn-9")),
     "a repeated commit_reply": lambda store, fence: store.commit_reply(fence, 1, reply(1), charge("turn-1")),
     "commit_message": lambda store, fence: store.commit_message(fence, 2, question(9)),
@@ -231,6 +233,19 @@ async def test_a_call_that_was_not_billed_takes_the_newest_intent_back(store: Sq
     await store.drop_intent(fence, "turn-1")
     await store.drop_intent(fence, "turn-1")
     assert (await store.totals(fence.run_id)).possibly_billed == 0
+
+
+async def test_a_call_that_broke_off_holds_what_was_reported_of_it_and_no_other_call_of_its_key_does(
+    store: SqlStore,
+) -> None:
+    fence = await opened_run(store)
+    await store.record_intent(fence, intent("turn-1", 1_000))
+    await store.record_intent(fence, intent("turn-1", 2_000))
+    await store.record_intent(fence, intent("turn-2", 4_000))
+    await store.lower_intent(fence, "turn-1", Amount(tokens=300, micro_usd=5))
+    totals = await store.totals(fence.run_id)
+    others = 2 * intent("turn-1").worst_case.micro_usd
+    assert (totals.possibly_billed, totals.possibly_billed_micro_usd) == (5_300, others + 5)
 
 
 async def test_what_agents_spent_leaves_out_a_call_that_may_still_be_answered_and_never_falls(

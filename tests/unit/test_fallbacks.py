@@ -415,3 +415,12 @@ def test_the_offline_model_costs_nothing_so_that_dollars_can_be_its_budget() -> 
     assert (
         cost_micro_usd(terms.agent.model, Usage(input=10**6, output=10**6), date(2026, 11, 25), terms.agent.prices) == 0
     )
+
+
+async def test_what_a_stream_that_broke_reported_is_priced_for_the_model_that_was_asked() -> None:
+    broke = ModelUnavailable("the stream was cut", retry_after=5)
+    broke.reported = Usage(input=900, output=20)
+    switch, _ = switched([GONE, FINE], [broke], [])
+    with pytest.raises(ModelUnavailable) as raised:
+        await switch.complete(REQUEST)
+    assert (raised.value.reported, raised.value.asked, raised.value.retry_after) == (broke.reported, SPARE, None)

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from waystation.agents.charges import CountedPrompt
 from waystation.agents.contract import first_named, task_parts
 from waystation.agents.documents import document_names
 from waystation.agents.roles import Desk, role_prompt
@@ -21,7 +22,7 @@ from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.tool import CallSite
 from waystation.domain.amount import Limit
 from waystation.domain.budget import RunTotals
-from waystation.domain.compaction.history import current, prompt_prefix, sent_view, view, with_record
+from waystation.domain.compaction.history import current, prompt_prefix, recorded_at, sent_view, view, with_record
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.documents import Document, DocumentChange, changed_lines, in_all
 from waystation.domain.foreign import Tagged, one_line, tagged
@@ -70,6 +71,21 @@ class Attempt:
         self.transcript = self.transcript.with_message(message)
         await self.recount()
 
+    def counted_prompt(self, shown: Sequence[Message]) -> CountedPrompt | None:
+        """The provider's count of the newest turn's request, if the next request begins with all that it sent.
+
+        None before the first reply, after a reply whose input was not reported, and if anything was done to the
+        conversation since: a compaction, an edit.
+        """
+        replies = [place for place, message in enumerate(shown) if message.role == "assistant"]
+        said = self.transcript.messages
+        newest = max((place for place, message in enumerate(said) if message.role == "assistant"), default=None)
+        if newest is None or not replies or not self.totals.last_prompt or said[newest].id != shown[replies[-1]].id:
+            return None
+        if any(recorded_at(record, self.transcript) > newest for record in self.transcript.records):
+            return None
+        return CountedPrompt(self.totals.last_prompt, replies[-1], same_head=self._holds_prefix)
+
     async def record(self, record: Record) -> None:
         """Commit what a call does to the conversation. Raises FenceLost, VersionConflict."""
         await self.desk.store.commit_compaction(self.fence, self.transcript.version, record, (), None)
@@ -80,10 +96,15 @@ class Attempt:
 
         Raises FenceLost, VersionConflict.
         """
-        known = prompt_prefix(self.transcript)
-        if known is None or (known.system, known.tools) != (self.system, self.toolbox.specs):
+        if not self._holds_prefix:
             record_id = f"prefix-{self.transcript.version + 1}"
             await self.record(PromptPrefix(id=record_id, system=self.system, tools=self.toolbox.specs))
+
+    @property
+    def _holds_prefix(self) -> bool:
+        """Whether system prompt and tools are those that the conversation says were sent last."""
+        known = prompt_prefix(self.transcript)
+        return known is not None and (known.system, known.tools) == (self.system, self.toolbox.specs)
 
     async def recount(self) -> None:
         """What the run has cost by now."""

@@ -70,6 +70,25 @@ class Affordable:
 
 
 @dataclass(frozen=True)
+class CountedPrompt:
+    """What a provider counted for the beginning of a request, when that was the whole of an earlier one."""
+
+    tokens: int
+    messages: int
+    """So many of the request's messages it covers, from the first on."""
+    same_head: bool
+    """Whether system prompt and tools are certainly those that were counted; else they are added once more."""
+
+    def bound(self, request: ModelRequest, tools: str) -> int:
+        """Tokens that the request certainly does not exceed: those counted, and the bytes of all that is new.
+
+        `tools`: those of the request as JSON. No token reaches over the border of a message.
+        """
+        system, tools = ("", "") if self.same_head else (request.system, tools)
+        return self.tokens + upper_bound(system, tools, request.messages[self.messages :])
+
+
+@dataclass(frozen=True)
 class TooDear:
     """Not even the smallest useful reply fits."""
 
@@ -89,13 +108,19 @@ class MeteredModel:
     """Takes what goes on at this moment."""
 
     async def fitted(
-        self, request: ModelRequest, left: Limit, floor: int, prices: Sequence[Price]
+        self,
+        request: ModelRequest,
+        left: Limit,
+        floor: int,
+        prices: Sequence[Price],
+        counted: CountedPrompt | None = None,
     ) -> Affordable | TooDear:
         """The request with its reply shortened to what is left, down to `floor` tokens.
 
-        The input's bound is its bytes, or the provider's count where that is too wide and the endpoint counts. Models
-        that may answer in its place are reckoned with, at the dearest rates; where the bytes are too wide, those that
-        count alike are left. Raises ModelError, and BadInput where dollars are limited and the model has no price.
+        The input's bound is its bytes; less than that if the provider `counted` the beginning of the request already,
+        or if the bytes are too wide and the endpoint counts. Models that may answer in its place are reckoned with, at
+        the dearest rates; where the bytes are too wide, those that count alike are left. Raises ModelError, and
+        BadInput where dollars are limited and the model has no price.
         """
         day = self.clock().date()
         tools = json.dumps([tool.model_dump(mode="json") for tool in request.tools])
@@ -111,13 +136,14 @@ class MeteredModel:
         others = self.model.fallbacks(request.model) if isinstance(self.model, WithFallbacks) else ()
         priced = [one for one in others if left.micro_usd is None or price_of(one, day, prices) is not None]
         request = request.model_copy(update={"fallbacks": tuple(priced)})
-        bound = bounded(bytes_bound)
+        alike = tuple(one for one in priced if family_name(one) == family_name(request.model))
+        known = bytes_bound if counted is None else min(bytes_bound, counted.bound(request, tools))
+        bound = bounded(known if len(alike) == len(priced) else bytes_bound)
         if not left.covers(bound.worst_case(request.max_output)):
-            counted = await self._counted(request) or bytes_bound
-            if counted < bytes_bound:
-                alike = tuple(one for one in priced if family_name(one) == family_name(request.model))
+            known = min(known, await self._counted(request) or bytes_bound)
+            if known < bytes_bound:
                 request = request.model_copy(update={"fallbacks": alike})
-                bound = bounded(counted)
+                bound = bounded(known)
         room = bound.reply_room(left, request.max_output, floor)
         if room is None:
             return TooDear(bound.shortfall(left, floor))
@@ -131,7 +157,8 @@ class MeteredModel:
         was the last of `MOST_UNANSWERED` in a row.
         """
         books = Books(self.store, self.clock, self.meter, self.tell)
-        priced = PricedCall(call.request.model, call.worst_case, call.prices, call.day)
+        input_bound = call.worst_case.tokens - call.request.max_output
+        priced = PricedCall(call.request.model, call.worst_case, call.prices, call.day, input_bound)
         reply, charge = await books.charged(fence, key, priced, lambda: self._answer(call))
         told = {
             "stop": reply.stop.value,
@@ -189,6 +216,8 @@ class PricedCall:
     prices: Sequence[Price]
     day: date
     """Whose prices hold for it."""
+    input_bound: int = 0
+    """Tokens of the worst case that are input."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +244,10 @@ class Books:
             self.meter.failed(key.kind, call.model, error)
             if not _possibly_billed(error):
                 await self.store.drop_intent(fence, intent.key)
-            elif isinstance(error, ModelUnavailable):
+                raise
+            if (reported := _reported_cost(call, error)) is not None:
+                await self.store.lower_intent(fence, intent.key, reported)
+            if isinstance(error, ModelUnavailable):
                 raise _in_a_row(error, unanswered) from None
             raise
         model = answered.asked or call.model
@@ -252,6 +284,24 @@ def _in_a_row(error: ModelUnavailable, unanswered: int) -> ModelError:
     if unanswered <= QUICK_TRIES or error.retry_after is not None:
         return error
     return ModelUnavailable(str(error), retry_after=LONGER_PAUSE)
+
+
+_MOST_BYTES_PER_TOKEN = 16
+"""Of any request in any tokeniser, by a wide margin: an endpoint that reports fewer tokens has not counted it."""
+
+
+def _reported_cost(call: PricedCall, error: ModelError) -> Amount | None:
+    """What a call without a reply costs at most by its provider's report; None if the report says nothing about it.
+
+    An upper bound as the worst case is: the input is what the provider will bill, at the rates of its kinds, and the
+    output is bounded by whoever read the stream. It is never more than the worst case.
+    """
+    used = error.reported
+    if used is None or used.prompt * _MOST_BYTES_PER_TOKEN < call.input_bound:
+        return None
+    worst, cost = call.worst_case, cost_micro_usd(error.asked or call.model, used, call.day, call.prices)
+    micro_usd = worst.micro_usd if cost is None else min(cost, worst.micro_usd)
+    return Amount(tokens=min(used.fresh, worst.tokens), micro_usd=micro_usd)
 
 
 def _possibly_billed(error: ModelError) -> bool:

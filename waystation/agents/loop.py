@@ -63,9 +63,11 @@ async def affordable(attempt: Attempt, shown: tuple[Message, ...], model: Metere
     how far others are: who is granted just that goes on, and is sent a status that says so.
     """
     terms, reminder, message_id = attempt.request.terms, _reminder(attempt), attempt.transcript.next_status_id
+    counted = attempt.counted_prompt(shown)
 
     async def fitted(messages: tuple[Message, ...]) -> Affordable | TooDear:
-        return await model.fitted(_request(attempt, messages), attempt.left, terms.output_floor, terms.prices)
+        request = _request(attempt, messages)
+        return await model.fitted(request, attempt.left, terms.output_floor, terms.prices, counted)
 
     call = await fitted(with_status(shown, message_id, reminder.text(terms.window)))
     if not isinstance(call, TooDear):

@@ -41,7 +41,12 @@ WaystationError
     └── Busy                it is there and takes no more at the moment: nothing was accepted
 """
 
+from typing import TYPE_CHECKING
+
 from waystation.domain.amount import Amount, Limit, amount_text, limit_text
+
+if TYPE_CHECKING:
+    from waystation.domain.budget import Usage  # which imports this module
 
 
 class WaystationError(Exception):
@@ -117,6 +122,13 @@ class StoreUnavailable(StoreError):
 
 class ModelError(WaystationError):
     """A call to the model did not give a usable reply."""
+
+    reported: "Usage | None" = None
+    """What the call may have used at most, from what its provider reported before it failed: the input as counted, the
+    output as a bound. None: nothing was reported.
+    """
+    asked: str = ""
+    """Full name of the model that failed, if it was asked in another one's place."""
 
 
 class ModelUnavailable(ModelError):

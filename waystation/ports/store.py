@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from waystation.domain.amount import Amount
 from waystation.domain.budget import RunTotals
 from waystation.domain.continuation import Rewind
 from waystation.domain.documents import Document, DocumentSet, DocumentsUpdate, KeptUpdate
@@ -217,6 +218,12 @@ class Store(DocumentStore, Protocol):
 
     async def drop_intent(self, fence: Fence, key: str) -> None:
         """The call certainly was not billed (refused before any reply): take the newest intent of the key back."""
+        ...
+
+    async def lower_intent(self, fence: Fence, key: str, worst_case: Amount) -> None:
+        """The newest intent of the key holds this from now on: its call brought no reply, and its provider had reported
+        what it used at most. Raises FenceLost.
+        """
         ...
 
     async def commit_reply(self, fence: Fence, version: int, message: Message, charge: Charge) -> None:

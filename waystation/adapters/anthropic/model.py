@@ -7,6 +7,7 @@ even these is dead.
 Web search by the provider's own tool: one bounded call of the Messages API for each search.
 """
 
+import time
 from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
@@ -24,6 +25,7 @@ from anthropic.types import (
 from anthropic.types import Message as WireMessage
 
 from waystation.adapters.anthropic import wire
+from waystation.adapters.anthropic.partial import PartialReply
 from waystation.adapters.anthropic.platforms import MessagesClient, sdk_client
 from waystation.adapters.anthropic.wire import usage_of
 from waystation.connections import (
@@ -42,6 +44,7 @@ from waystation.domain.budget import Usage
 from waystation.domain.endpoints import ModelEndpoint
 from waystation.domain.errors import KeyRefused, ModelError, ModelRejected, ReplyUnfit
 from waystation.domain.foreign import tagged
+from waystation.domain.models import model_facts
 from waystation.domain.web import EVERYTHING, SEARCH_OUTPUT_TOKENS, Domains, Searched, WebHit
 from waystation.ports import ModelReply, ModelRequest
 
@@ -71,11 +74,13 @@ class AnthropicModel:
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Ask once; see `ChatModel`."""
         prompt = wire.request_parameters(request, self._endpoint.of(request.model))
-        previous = (
-            request.previous_reply if self._endpoint.is_provider else ""
-        )  # others may refuse what they do not know
-        with _vendor_errors(self._no_credentials):
-            return wire.reply(await self._streamed(prompt, request.max_output, previous))
+        # Others may refuse what they do not know.
+        previous = request.previous_reply if self._endpoint.is_provider else ""
+        # Behind a server of others any model may answer to a name.
+        known = self._endpoint.kind != "compatible" and model_facts(request.model).known
+        partial = PartialReply(speed_known=known)
+        with _reporting(partial, request.max_output), _vendor_errors(self._no_credentials):
+            return wire.reply(await self._streamed(prompt, request.max_output, previous, partial))
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
         """The provider's count of the input; see `ChatModel`. An endpoint that has none is asked once for a model."""
@@ -99,14 +104,16 @@ class AnthropicModel:
         """Close the client and its connections."""
         await self._client.close()
 
-    async def _streamed(self, prompt: wire.Prompt, max_output: int, previous: str) -> WireMessage:
+    async def _streamed(
+        self, prompt: wire.Prompt, max_output: int, previous: str, partial: PartialReply
+    ) -> WireMessage:
         """The message as it stands at `message_stop`. Raises ReplyUnfit where the stream ends before that."""
         timeout = silence_limit(self._patience.before(thinks=wire.thinks(prompt)))
         asked = DiagnosticsParam(previous_message_id=previous) if previous else omit
         raw = await self._client.messages.create(
             max_tokens=max_output, timeout=timeout, stream=True, diagnostics=asked, **prompt
         )
-        async with AsyncMessageStream(_WithUsage(raw), output_format=NOT_GIVEN) as stream:
+        async with AsyncMessageStream(_WithUsage(raw, partial), output_format=NOT_GIVEN) as stream:
             message: WireMessage | None = None
             async for event in stream:
                 if isinstance(event, ParsedMessageStopEvent):
@@ -124,17 +131,30 @@ class AnthropicModel:
 class _WithUsage(AsyncStream[RawMessageStreamEvent]):
     """A stream in which every event that has usage to report reports some, be it zero."""
 
-    def __init__(self, raw: AsyncStream[RawMessageStreamEvent]) -> None:
-        self._raw, self.response = raw, raw.response
+    def __init__(self, raw: AsyncStream[RawMessageStreamEvent], partial: PartialReply) -> None:
+        self._raw, self.response, self._partial = raw, raw.response, partial
 
     async def __aiter__(self) -> AsyncIterator[RawMessageStreamEvent]:
-        """Its events."""
+        """Its events, each noted before it is passed on."""
         async for event in self._raw:
-            yield wire.with_usage(event)
+            told = wire.with_usage(event)
+            self._partial.take(told, time.monotonic())
+            yield told
 
     async def close(self) -> None:
         """Close the response."""
         await self._raw.close()
+
+
+@contextmanager
+def _reporting(partial: PartialReply, max_output: int) -> Generator[None]:
+    """Errors of ours carry what the stream had reported before."""
+    try:
+        yield
+    except ModelError as error:
+        if (reported := partial.usage(time.monotonic(), max_output)) is not None:
+            error.reported = reported
+        raise
 
 
 def anthropic_model(

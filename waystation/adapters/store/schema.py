@@ -22,7 +22,7 @@ from sqlalchemy import (
 
 from waystation.adapters.store.seals import SealedBytes, SealedProof, SealedString, SealedText
 
-REVISION = "0017"
+REVISION = "0018"
 """Revisions are numbers of four digits, so that an older program can tell that a database is newer."""
 
 metadata = MetaData(

@@ -33,6 +33,7 @@ from waystation.adapters.store.schema import (
     tool_intents,
 )
 from waystation.adapters.store.seals import bound, proved
+from waystation.domain.amount import Amount
 from waystation.domain.budget import RunTotals, Usage
 from waystation.domain.continuation import Rewind
 from waystation.domain.errors import FenceLost, StoreError, VersionConflict
@@ -223,6 +224,14 @@ class SqlTranscripts(StorePart):
         await drop_newest_intent(connection, fence.run_id, key)
 
     @writing
+    async def lower_intent(self, connection: AsyncConnection, fence: Fence, key: str, worst_case: Amount) -> None:
+        """The newest intent of the key holds this from now on. Raises FenceLost."""
+        await hold(connection, fence)
+        held = {"worst_case": worst_case.tokens, "worst_case_micro_usd": worst_case.micro_usd}
+        newest = intents.c.ordinal == _newest_intent(fence.run_id, key)
+        await connection.execute(update(intents).where(newest).values(held))
+
+    @writing
     async def commit_reply(
         self, connection: AsyncConnection, fence: Fence, version: int, message: Message, charge: Charge
     ) -> None:
@@ -348,8 +357,12 @@ async def add_intent(connection: AsyncConnection, run_id: str, intent: Intent) -
 
 async def drop_newest_intent(connection: AsyncConnection, run_id: str, key: str) -> None:
     """Take the newest intent of the key back, if there is one."""
+    await connection.execute(delete(intents).where(intents.c.ordinal == _newest_intent(run_id, key)))
+
+
+def _newest_intent(run_id: str, key: str) -> ScalarSelect[int]:
     newest = select(func.max(intents.c.ordinal)).where(intents.c.run_id == run_id, intents.c.key == key)
-    await connection.execute(delete(intents).where(intents.c.ordinal == newest.scalar_subquery()))
+    return newest.scalar_subquery()
 
 
 async def add_charge(connection: AsyncConnection, run_id: str, charge: Charge) -> bool:

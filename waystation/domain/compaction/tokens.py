@@ -118,10 +118,10 @@ def upper_bound(system: str, tools_json: str, messages: Iterable[Message]) -> in
     A token covers at least one byte, so the bytes of everything as it goes over the wire bound the content; a fixed
     overhead for the request and for each message, block and tool bounds what the provider wraps around it.
     """
-    bound = REQUEST_OVERHEAD + _most_bytes(system) + _most_bytes(tools_json)
+    bound = REQUEST_OVERHEAD + most_bytes(system) + most_bytes(tools_json)
     bound += PART_OVERHEAD * tools_json.count('"input_schema"')
     for message in messages:
-        bound += _most_bytes(message.model_dump_json()) + PART_OVERHEAD * (1 + len(message.blocks))
+        bound += most_bytes(message.model_dump_json()) + PART_OVERHEAD * (1 + len(message.blocks))
     return bound
 
 
@@ -130,7 +130,7 @@ def reply_bound(blocks: Iterable[Block], max_output: int) -> int:
     said = list(blocks)
     if any(isinstance(block, Thinking | RedactedThinking) for block in said):
         return max_output
-    return min(max_output, sum(_most_bytes(block.model_dump_json()) + PART_OVERHEAD for block in said))
+    return min(max_output, sum(most_bytes(block.model_dump_json()) + PART_OVERHEAD for block in said))
 
 
 class Measure(Value):
@@ -173,7 +173,7 @@ def _beyond_ascii(text: str, ascii_characters: int) -> int:
     return (latin - ascii_characters) * ACCENTED + cyrillic * CYRILLIC + wide * WIDE + other * OTHER
 
 
-def _most_bytes(text: str) -> int:
+def most_bytes(text: str) -> int:
     """UTF-8 bytes; tokenisers that normalise first can lengthen a text (one ligature becomes eighteen letters)."""
     raw = len(text.encode())
     return raw if text.isascii() else max(raw, len(normalize("NFKC", text).encode()))

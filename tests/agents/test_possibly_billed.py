@@ -1,0 +1,153 @@
+"""What is held for calls that may have been billed and brought no reply: never less than the bill, and little more."""
+
+from dataclasses import replace
+
+import httpx2
+import pytest
+from pydantic import JsonValue
+
+from tests.agents.office import TASK, TERMS, Office, never, use
+from waystation.adapters.anthropic.messages_server import Scripted, ScriptedServer, dropped, message_of, streamed
+from waystation.adapters.anthropic.model import anthropic_model
+from waystation.adapters.anthropic.sse import StreamEvent, events
+from waystation.agents.charges import Affordable, CallKey, MeteredModel
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.budget import Usage
+from waystation.domain.errors import ModelUnavailable
+from waystation.domain.leg import Finished, LegOutcome, LegRequest
+from waystation.domain.models import PRICES, cost_micro_usd
+from waystation.domain.transcript import Pinned, Text, user_text
+from waystation.ports import ModelRequest
+from waystation.testing import scripted_reply
+
+RUN_ID = f"{TASK}/research-1"
+MODEL = "claude-sonnet-5-5"
+USAGE = Usage(input=900, cache_write=300, cache_read=5_000, output=150)
+WHOLE = message_of(
+    scripted_reply(Text(text="It silted up. " * 40), use("search_documents", query="harbour"), usage=USAGE, model=MODEL)
+)
+EVENTS = len([*events(WHOLE)])
+QUESTION = "Why did the harbour silt up? " * 700
+MOST = 16_000
+BROKE = httpx2.ReadError("the connection broke")
+
+
+def metered(office: Office, server: ScriptedServer) -> MeteredModel:
+    model = anthropic_model("key", http_client=server.http_client())
+    return MeteredModel(model=model, store=office.store, clock=office.clock, meter=office.meter)
+
+
+async def held(office: Office) -> Amount:
+    totals = await office.store.totals(RUN_ID)
+    return Amount(tokens=totals.possibly_billed, micro_usd=totals.possibly_billed_micro_usd)
+
+
+async def asked(office: Office, answer: Scripted) -> Affordable:
+    """A call that breaks off."""
+    fence, model = (await office.site()).fence, metered(office, ScriptedServer([answer]))
+    request = ModelRequest(model=MODEL, system="", messages=(user_text("m1", QUESTION),), max_output=MOST)
+    call = await model.fitted(request, Limit(tokens=500_000, micro_usd=5_000_000), 10, PRICES)
+    assert isinstance(call, Affordable)
+    with pytest.raises(ModelUnavailable):
+        await model.ask(fence, CallKey("turn", "1"), call)
+    return call
+
+
+@pytest.mark.parametrize("after", range(EVENTS))
+async def test_wherever_a_stream_breaks_what_is_held_covers_the_bill(office: Office, after: int) -> None:
+    call = await asked(office, dropped(WHOLE, after))
+    kept = await held(office)
+    bill = cost_micro_usd(MODEL, USAGE, call.day, PRICES) or 0
+    assert USAGE.fresh <= kept.tokens <= call.worst_case.tokens
+    assert bill <= kept.micro_usd <= call.worst_case.micro_usd
+    if after == 0:
+        assert kept == call.worst_case
+    elif after < EVENTS - 1:
+        assert kept.tokens < call.worst_case.tokens // 2
+    else:
+        assert kept == Amount(tokens=USAGE.fresh, micro_usd=bill)
+
+
+async def test_a_count_that_cannot_be_the_requests_lowers_nothing(office: Office) -> None:
+    usage: JsonValue = {"input_tokens": 1, "output_tokens": 0}
+    silly: StreamEvent = {**WHOLE, "usage": usage}
+    assert await held(office) == Amount()
+    call = await asked(office, dropped(silly, 3))
+    assert await held(office) == call.worst_case
+
+
+async def test_a_report_beyond_the_worst_case_raises_nothing(office: Office) -> None:
+    usage: JsonValue = {"input_tokens": 900_000_000, "output_tokens": 0}
+    absurd: StreamEvent = {**WHOLE, "usage": usage}
+    call = await asked(office, dropped(absurd, 3))
+    assert await held(office) == call.worst_case
+
+
+LONG = scripted_reply(
+    Text(text="The harbour silted up. " * 2_000),
+    use("search_documents", "c1", query="harbour"),
+    usage=Usage(input=3_000, output=1_000),
+    model=MODEL,
+)
+SHORT = scripted_reply(
+    use("search_documents", "c2", query="harbour"), usage=Usage(input=500, cache_read=13_000, output=60), model=MODEL
+)
+SUBMIT = scripted_reply(use("submit_findings", "c9", findings=[]), usage=Usage(input=14_000, output=40), model=MODEL)
+TOOL_BYTES = 25_000
+"""More than the tools of a researcher and its prompt have."""
+
+
+async def leg(office: Office, server: ScriptedServer) -> LegOutcome:
+    """One attempt at the first leg."""
+    loop = replace(office.loop, model=metered(office, server))
+    return await loop.run(LegRequest(run=office.run_ref(), leg=1, limit=office.limit, terms=office.terms), never)
+
+
+async def test_where_no_byte_came_the_last_count_and_the_bytes_of_what_is_new_are_held(office: Office) -> None:
+    office.terms = TERMS.model_copy(update={"window": 200_000, "trigger": 150_000, "target": 75_000})
+    office.limit = Limit(tokens=1_000_000)
+    replies = [streamed(message_of(LONG)), streamed(message_of(SHORT))]
+    server = ScriptedServer([*replies, BROKE, BROKE, streamed(message_of(SUBMIT))])
+    with pytest.raises(ModelUnavailable):
+        await leg(office, server)
+    new = len(server.requests[-1].content) - len(server.requests[-2].content)
+    first = (await held(office)).tokens - office.terms.max_output
+    assert 13_500 <= first < 13_500 + 2 * new + 2_000
+    with pytest.raises(ModelUnavailable):  # another attempt does not know which tools were counted, and adds them
+        await leg(office, server)
+    second = (await held(office)).tokens - first - 2 * office.terms.max_output
+    assert first < second < first + TOOL_BYTES < len(server.requests[-1].content)
+    assert isinstance(await leg(office, server), Finished)
+
+
+async def test_after_a_compaction_the_bytes_bound_the_request_again(office: Office) -> None:
+    office.terms = TERMS.model_copy(update={"window": 200_000, "trigger": 150_000, "target": 75_000})
+    office.limit = Limit(tokens=1_000_000)
+    server = ScriptedServer([streamed(message_of(LONG)), BROKE, BROKE])
+    with pytest.raises(ModelUnavailable):
+        await leg(office, server)
+    before = (await held(office)).tokens
+    fence = await office.store.take_fence(RUN_ID)
+    transcript = await office.transcript()
+    pinned = Pinned(id="p-1", message_id=transcript.messages[0].id)
+    await office.store.commit_compaction(fence, transcript.version, pinned, (), None)
+    with pytest.raises(ModelUnavailable):
+        await leg(office, server)
+    assert (await held(office)).tokens - before > before
+
+
+@pytest.mark.parametrize("after", [0, 1, 5])
+async def test_connections_that_break_again_and_again_never_pass_the_budget(office: Office, after: int) -> None:
+    office.limit = Limit(tokens=60_000)
+    server = ScriptedServer([dropped(WHOLE, after) for _ in range(40)])
+    outcome: LegOutcome | None = None
+    attempts = 0
+    while outcome is None and attempts < 40:
+        attempts += 1
+        try:
+            outcome = await leg(office, server)
+        except ModelUnavailable:
+            continue
+    assert (await office.store.totals(RUN_ID)).spent.tokens <= 60_000
+    assert outcome is not None
+    assert not isinstance(outcome, Finished)

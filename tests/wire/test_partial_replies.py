@@ -1,0 +1,120 @@
+"""What a reply that breaks off may have cost, from what its stream reported until then."""
+
+from collections.abc import Callable, Mapping
+
+import httpx2
+import pytest
+from anthropic.types import RawMessageStreamEvent
+from pydantic import JsonValue, TypeAdapter
+
+from waystation.adapters.anthropic.messages_server import (
+    Scripted,
+    ScriptedServer,
+    cut_stream,
+    dropped,
+    failed_midstream,
+    message_of,
+)
+from waystation.adapters.anthropic.model import anthropic_model
+from waystation.adapters.anthropic.partial import NOTICE_SECONDS, TOKENS_PER_SECOND, PartialReply
+from waystation.adapters.anthropic.sse import StreamEvent, events
+from waystation.domain.budget import Usage
+from waystation.domain.errors import ModelError
+from waystation.domain.transcript import Text, Thinking, ToolUse, user_text
+from waystation.ports import ModelRequest
+from waystation.testing import scripted_reply
+
+USAGE = Usage(input=900, cache_write=300, cache_read=5_000, output=150)
+SAID = "It silted up. " * 100
+MESSAGE = message_of(
+    scripted_reply(
+        Thinking(thinking="Why did it?", signature="s"),
+        Text(text=SAID),
+        ToolUse(id="c1", name="search_documents", input={"query": "harbour"}),
+        usage=USAGE,
+        model="claude-sonnet-5-5",
+    )
+)
+EVENTS = len([*events(MESSAGE)])
+EVENT: TypeAdapter[RawMessageStreamEvent] = TypeAdapter(RawMessageStreamEvent)
+Breaks = Callable[[Mapping[str, JsonValue], int], httpx2.Response]
+MOST = 1_000_000
+"""Far more than any model produces while a test runs."""
+
+
+def failed_at_provider(message: Mapping[str, JsonValue], after: int) -> httpx2.Response:
+    return failed_midstream(message, "api_error", after=after)
+
+
+async def error_of(answer: Scripted, model: str = "claude-sonnet-5-5") -> ModelError:
+    server = ScriptedServer([answer])
+    client = anthropic_model("key", http_client=server.http_client())
+    request = ModelRequest(model=model, system="", messages=(user_text("m1", "Why?"),), max_output=MOST)
+    with pytest.raises(ModelError) as raised:
+        await client.complete(request)
+    await client.aclose()
+    return raised.value
+
+
+@pytest.mark.parametrize("breaks", [dropped, cut_stream, failed_at_provider])
+@pytest.mark.parametrize("after", [1, 2, EVENTS // 2, EVENTS - 3])
+async def test_a_stream_that_breaks_after_its_start_tells_its_input_exactly_and_bounds_its_output(
+    breaks: Breaks, after: int
+) -> None:
+    reported = (await error_of(breaks(MESSAGE, after))).reported
+    assert reported is not None
+    assert (reported.input, reported.cache_write, reported.cache_read) == (900, 300, 5_000)
+    assert USAGE.output <= reported.output < MOST
+
+
+async def test_a_stream_that_breaks_behind_its_last_count_tells_all_of_it() -> None:
+    assert (await error_of(dropped(MESSAGE, EVENTS - 1))).reported == USAGE
+
+
+async def test_where_nothing_came_nothing_is_reported() -> None:
+    assert (await error_of(dropped(MESSAGE, 0))).reported is None
+
+
+async def test_an_endpoint_that_counts_no_input_reports_nothing() -> None:
+    none: JsonValue = {"input_tokens": 0, "output_tokens": 0}
+    silent: StreamEvent = {**MESSAGE, "usage": none}
+    assert (await error_of(dropped(silent, 3))).reported is None
+
+
+async def test_of_a_model_of_unknown_speed_the_output_may_be_all_that_was_asked_for() -> None:
+    reported = (await error_of(dropped(MESSAGE, 3), "somebodys-model")).reported
+    assert reported is not None
+    assert (reported.prompt, reported.output) == (USAGE.prompt, MOST)
+
+
+def partial_reply(*times: float) -> PartialReply:
+    """The first events of the message, each at its time."""
+    partial = PartialReply()
+    for event, at in zip(events(MESSAGE), times, strict=False):
+        partial.take(EVENT.validate_json(event.partition(b"\ndata: ")[2]), at)
+    return partial
+
+
+def output_of(partial: PartialReply, now: float, most: int = MOST) -> int:
+    used = partial.usage(now, most)
+    assert used is not None
+    return used.output
+
+
+def test_thinking_counts_by_its_time_since_only_a_part_of_it_is_shown() -> None:
+    short, long = partial_reply(0.0, 0.0, 1.0), partial_reply(0.0, 0.0, 31.0)
+    assert output_of(long, 31.0) - output_of(short, 1.0) == 30 * TOKENS_PER_SECOND
+    over = partial_reply(0.0, 0.0, 1.0, 1.0, 31.0, 31.0, 91.0)  # its end, and then text for a minute
+    assert output_of(over, 91.0) - output_of(partial_reply(0.0, 0.0, 1.0, 1.0, 31.0, 31.0, 31.0), 31.0) == 0
+
+
+def test_silence_counts_by_its_time_since_what_is_on_its_way_was_produced() -> None:
+    begun = partial_reply(0.0)
+    assert output_of(begun, 0.0) == NOTICE_SECONDS * TOKENS_PER_SECOND
+    assert output_of(begun, 90.0) == (90 + NOTICE_SECONDS) * TOKENS_PER_SECOND
+    assert output_of(begun, 90.0, most=8_000) == 8_000
+
+
+def test_what_arrived_counts_by_its_bytes() -> None:
+    everything = partial_reply(*[0.0] * (EVENTS - 2))
+    assert output_of(everything, 0.0) > len(SAID) + NOTICE_SECONDS * TOKENS_PER_SECOND
