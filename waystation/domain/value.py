@@ -45,7 +45,6 @@ MAX_JSON_DEPTH = 64
 """Lists and objects within each other. Readers of JSON give up from some 100 on."""
 _MAX_INTEGER = 10**308
 """What is larger is infinite for readers that take numbers as floating-point."""
-_HALVES_OF_PAIRS = frozenset(map(chr, range(0xD800, 0xE000)))
 
 
 def json_fault(value: JsonValue) -> str:
@@ -70,7 +69,7 @@ def _own_fault(one: JsonValue, depth: int) -> str:
             return "a number that is infinite or none"
         case int() if abs(one) >= _MAX_INTEGER:
             return "a number of more than 308 digits"
-        case str() if not _HALVES_OF_PAIRS.isdisjoint(one):
+        case str() if not _is_whole(one):
             return "half of a character (a lone surrogate)"
         case dict() | list() if depth >= MAX_JSON_DEPTH:
             return f"more than {MAX_JSON_DEPTH} levels"
@@ -78,9 +77,18 @@ def _own_fault(one: JsonValue, depth: int) -> str:
             return ""
 
 
+def _is_whole(text: str) -> bool:
+    """Whether UTF-8 has all of it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def whole_text(text: str) -> str:
     """The text with a replacement character for each half of a surrogate pair, which UTF-8 lacks."""
-    if _HALVES_OF_PAIRS.isdisjoint(text):
+    if _is_whole(text):
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
