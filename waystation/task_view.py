@@ -21,7 +21,7 @@ from waystation.domain.task import (
     TaskProgress,
     TaskRow,
 )
-from waystation.domain.value import Value
+from waystation.domain.value import UtcMoment, Value
 
 
 class Submitted(Value):
@@ -59,8 +59,8 @@ class TaskFilter(Value):
     session: str | None = None
     phases: frozenset[TaskPhase] = frozenset()
     """Any of these; empty means any at all."""
-    since: datetime | None = None
-    """Submitted then or later; with a time zone."""
+    since: UtcMoment | None = None
+    """Submitted then or later."""
     text: str = ""
     """Stands in the title, in whatever case: what is hidden there (a name, what was cut off) finds nothing."""
 

@@ -81,7 +81,8 @@ async def test_a_port_that_was_taken_since_it_was_found_is_no_end(
         monkeypatch.setattr(dev_server, "free_port", free_port)
         async with running_dev_server(tmp_path / "temporal.db", tmp_path / "temporal.log", 0, 0) as server:
             assert await server.client.count_workflows()
-    assert b"address already in use" in (tmp_path / "temporal.log").read_bytes()
+    if place == 0:
+        assert b"address already in use" in (tmp_path / "temporal.log").read_bytes()
 
 
 async def test_a_server_whose_ports_are_always_taken_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

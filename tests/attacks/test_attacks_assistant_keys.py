@@ -19,6 +19,7 @@ from waystation.adapters.temporal.connect import ProcessMark, RunFile, write_run
 from waystation.cli.main import run
 from waystation.client import Client
 from waystation.client.remote import PERMITS
+from waystation.serve import app
 from waystation.serve.access import SignIn
 from waystation.serve.app import LetIn, application, sign_in
 from waystation.serve.assistants import Assistant
@@ -51,8 +52,8 @@ async def served(settings: Settings, keys: ApiKeys, access: SignIn, key: str) ->
     async with await Client.connect(settings) as client:
         server = AssistantServer(Assistant(client, settings, AssistantRights.of(settings), MemoryReader(settings)))
         site = SITE._replace(assistants=server)
-        app = application(site, client, settings.tenant, LetIn(access, Identities(keys)))
-        transport, sent = httpx2.ASGITransport(app=app), {"Authorization": f"Bearer {key}"}
+        served_app = application(site, client, settings.tenant, LetIn(access, Identities(keys)))
+        transport, sent = httpx2.ASGITransport(app=served_app), {"Authorization": f"Bearer {key}"}
         async with (
             server.session_manager.run(),
             httpx2.AsyncClient(transport=transport, base_url=address, headers=sent) as asking,
@@ -169,3 +170,26 @@ def test_the_command_makes_one_and_says_what_it_opens(
     made = capsys.readouterr()
     assert made.out.startswith("wsk_")
     assert f"desk may ask at /mcp in tenant {without_server.tenant}" in made.err
+
+
+async def test_sessions_of_assistants_are_bounded_and_those_that_ask_nothing_end(
+    settings: Settings, keys: ApiKeys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "ASSISTANTS_AT_ONCE", 3)
+    monkeypatch.setattr(app, "ASSISTANT_IDLE_SECONDS", 0.5)
+    _, key = keys.make("desk", settings.tenant, "assistant", NOON)
+    hello = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}},
+    }
+    accepts = {"Accept": "application/json, text/event-stream"}
+    async with served(settings, keys, sign_in(8520), key) as asking:
+        answers = [await asking.post("/mcp", json=hello, headers=accepts) for _ in range(4)]
+        async with asyncio.timeout(60):
+            while (again := await asking.post("/mcp", json=hello, headers=accepts)).status_code == 503:
+                await asyncio.sleep(0.1)
+    assert answers[0].status_code == 200
+    assert 503 in {answer.status_code for answer in answers}
+    assert again.status_code == 200

@@ -162,7 +162,7 @@ async def test_revoked_and_forged_keys_and_the_token_of_this_machine_open_nothin
 ) -> None:
     made, key = keys.make("Ada", settings.tenant, "approve", NOON)
     async with served(settings, keys) as asking:
-        signed_in = await asking.get(f"/?token={key}")
+        signed_in = await asking.post("/sign-in", headers={"Origin": f"https://{NAME}"}, data={"key": key})
         cookie = signed_in.headers["set-cookie"].partition(";")[0]
         before = await asking.get("/", headers={"Cookie": cookie})
         # Another process revokes it.

@@ -72,7 +72,8 @@ async def test_no_other_page_signs_a_browser_in_and_nobody_tries_keys_without_en
         still = await asking.get("/v1/tasks", headers=COOKIES)
     assert (foreign.status_code, nameless.status_code, long.status_code) == (403, 403, 413)
     assert {answer.status_code for answer in keys} == {401, 429}
-    assert (late.status_code, "set-cookie" in late.headers, still.status_code) == (429, False, 200)
+    # Wrong keys keep nobody out who has a right one.
+    assert (late.status_code, "set-cookie" in late.headers, still.status_code) == (303, True, 200)
 
 
 async def test_what_the_guard_refuses_is_a_page_for_a_browser_and_a_problem_for_programs(settings: Settings) -> None:

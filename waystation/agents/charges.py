@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Bound, Usage
 from waystation.domain.compaction.tokens import reply_bound, upper_bound
-from waystation.domain.errors import BadInput, EndpointBroken, ModelError, ModelUnavailable, ReplyBlocked
+from waystation.domain.errors import BadInput, EndpointBroken, ModelError, ModelRejected, ModelUnavailable, ReplyBlocked
 from waystation.domain.models import Price, answering, cost_micro_usd, dearest, family_name, price_of, worst_rates
 from waystation.domain.progress import Doing
 from waystation.domain.transcript import Charge, Fence, Intent, Message
@@ -123,7 +123,9 @@ class MeteredModel:
         BadInput where dollars are limited and the model has no price.
         """
         day = self.clock().date()
-        tools = json.dumps([tool.model_dump(mode="json") for tool in request.tools])
+        specs = [tool.model_dump(mode="json") for tool in request.tools]
+        _require_json(specs)
+        tools = json.dumps(specs)
         bytes_bound = upper_bound(request.system, tools, request.messages)
         own = worst_rates(request.model, bytes_bound, day, prices)
         if own is None and left.micro_usd is not None:
@@ -154,8 +156,10 @@ class MeteredModel:
 
         An intent stays behind where the call may have been billed without a reply (crash, cancellation, cut stream);
         where the provider certainly refused, it is taken back. Raises ModelError, FenceLost; EndpointBroken where this
-        was the last of `MOST_UNANSWERED` in a row.
+        was the last of `MOST_UNANSWERED` in a row. ModelRejected before any intent where the request is no JSON: it
+        could not have been billed.
         """
+        _require_json(call.request.model_dump())
         books = Books(self.store, self.clock, self.meter, self.tell)
         input_bound = call.worst_case.tokens - call.request.max_output
         priced = PricedCall(call.request.model, call.worst_case, call.prices, call.day, input_bound)
@@ -183,6 +187,17 @@ class MeteredModel:
         shown = not reply.thought and bool(reply.blocks or reply.usage.prompt)
         said = reply_bound(reply.blocks, most) if shown else most
         return reply.model_copy(update={"usage": reply.usage.completed(call.worst_case.tokens - most, said)})
+
+
+def _require_json(value: object) -> None:
+    """Raises ModelRejected. Clients serialise a request only when it is sent, and so after its intent is recorded."""
+    try:
+        json.dumps(value, allow_nan=False, ensure_ascii=False, default=str).encode()
+    except (ValueError, RecursionError) as error:
+        raise ModelRejected(
+            f"the request cannot be written as JSON ({type(error).__name__}), so it was not sent and costs nothing: a "
+            "tool's schema or a message has a value that JSON does not carry"
+        ) from None
 
 
 class Used(Protocol):

@@ -29,6 +29,7 @@ from waystation.domain.decisions import TopUp, Unattended
 from waystation.domain.errors import BadInput
 from waystation.domain.foreign import one_line
 from waystation.domain.task import LOWEST_BUDGET, LOWEST_BUDGET_MICRO_USD
+from waystation.domain.value import in_utc
 from waystation.patterns import proven
 
 TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task; its beginning is enough.")]
@@ -127,7 +128,16 @@ def moment(text: str | None, option: str, now: datetime, takes: str = DATE_OR_MO
         found = datetime.fromisoformat(text.strip())
     except ValueError as error:
         raise BadInput(f"{option} takes {takes}; {one_line(text)!r} is none") from error
-    return found if found.tzinfo else found.replace(tzinfo=now.tzinfo)
+    return _in_time(found if found.tzinfo else found.replace(tzinfo=now.tzinfo), option)
+
+
+def _in_time(found: datetime, option: str) -> datetime:
+    """The moment, which UTC has, too. Raises BadInput."""
+    try:
+        in_utc(found)
+    except ValueError as error:
+        raise BadInput(f"{option}: {error}; give another moment") from None
+    return found
 
 
 def moment_or_ago(text: str | None, option: str, now: datetime) -> datetime | None:
@@ -205,7 +215,7 @@ def _date(text: str, now: datetime) -> datetime:
             "--answer-by takes a time (07:00), a moment (2026-11-30T07:00), or how long each request waits (90m, 7d); "
             f"{one_line(text)!r} is none"
         ) from error
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo)
+    moment = _in_time(moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo), "--answer-by")
     if moment <= now:
         raise BadInput(f"--answer-by {text} is over already")
     return moment

@@ -14,10 +14,10 @@ What searches of memory print: keys that stay.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Annotated, NamedTuple
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
@@ -53,7 +53,7 @@ from waystation.domain.task import (
 )
 from waystation.domain.task_state import TaskState
 from waystation.domain.transcript import Transcript
-from waystation.domain.value import Input, Value
+from waystation.domain.value import Input, UtcMoment, Value
 from waystation.ports import Embedder, Memory
 from waystation.settings import Settings
 from waystation.stores import key_of
@@ -280,14 +280,6 @@ class NoRedactor:
 MOST_QUERY, MOST_RECALLED = 2_000, 20_000
 
 
-def _in_utc(moment: datetime) -> datetime:
-    """Where no zone is given."""
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-_Moment = Annotated[datetime, AfterValidator(_in_utc)]
-
-
 class MemoryWish(Input):
     """What somebody looks for in memory, by the names that people know. What is not given narrows nothing."""
 
@@ -299,9 +291,9 @@ class MemoryWish(Input):
     agent: str | None = Field(default=None, min_length=1, max_length=200)
     """Like research-1."""
     kind: PassageKind | None = None
-    since: _Moment | None = None
+    since: UtcMoment | None = None
     """Hidden or remembered then or later."""
-    until: _Moment | None = None
+    until: UtcMoment | None = None
     tokens: int = Field(default=RECALLED_TOKENS, ge=1, le=MOST_RECALLED)
     """So many at most are given back."""
 

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 from waystation.domain.agent_run import unanswered_text
 from waystation.domain.amount import Amount, Limit, amount_text, used_text
 from waystation.domain.approvals import plan_waits
-from waystation.domain.foreign import plain_words
+from waystation.domain.foreign import plain_words, seen_on_one_line
 from waystation.domain.names import notices_id
 from waystation.domain.task import Approval, TaskPhase
 from waystation.domain.value import Value
@@ -124,7 +124,7 @@ def fields(notice: Notice, link: str | None) -> dict[str, JsonValue]:
         "event": notice.name,
         "delivery_id": notice.delivery_id,
         "task_id": notice.task_id,
-        "title": notice.title,
+        "title": seen_on_one_line(notice.title),
         "phase": notice.phase.value,
         "at": notice.at.isoformat(),
         **_units("spent", notice.spent),
@@ -136,16 +136,16 @@ def fields(notice: Notice, link: str | None) -> dict[str, JsonValue]:
             **_units("asked", notice.request.asked),
         }
         if notice.request.action is not None:
-            told["tool"] = notice.request.action.tool
+            told["tool"] = seen_on_one_line(notice.request.action.tool)
         if notice.request.answer_by is not None:
             told["answer_by"] = notice.request.answer_by.isoformat()
-    reason = notice.request.reason if notice.request is not None else notice.reason
+    reason = seen_on_one_line(notice.request.reason if notice.request is not None else notice.reason)
     return told | ({"reason": reason} if reason else {}) | ({"link": link} if link is not None else {})
 
 
 def escaped(words: str) -> str:
-    """Text in which Slack finds no mentions, links or entities."""
-    return words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    """Words on one line in which Slack finds no mentions, links or entities, and of which everything is seen."""
+    return seen_on_one_line(words).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _no_code(words: str) -> str:
@@ -166,7 +166,7 @@ def _event(notice: Notice) -> str:
     if notice.event is Event.ASKED:
         return f"{_asking(request)} It works on {task}, which has spent {used_text(notice.spent, notice.limit)}."
     if notice.event is Event.WITHDRAWN:
-        return f"*`{request.request_id}` needs no answer any more: {request.note}.* It is about {task}."
+        return f"*`{request.request_id}` needs no answer any more: {escaped(request.note)}.* It is about {task}."
     if request.about_plan and notice.event is Event.EXPIRED:
         then = "the task ends" if request.asked.nothing else "it stays as it was"
         return f"*Nobody agreed to the plan `{request.request_id}` until its deadline: {then}.* It is {task}."

@@ -8,10 +8,12 @@ What a validation error says, in plain words: where and what, never the value, s
 """
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, Self
+from datetime import UTC, datetime
+from typing import Annotated, Any, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, JsonValue, ValidationError
 
 
 class Value(BaseModel):
@@ -48,6 +50,90 @@ def text_hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+MAX_JSON_DEPTH = 64
+"""Lists and objects within each other. Readers of JSON give up from some 100 on."""
+_MAX_INTEGER = 10**308
+"""What is larger is infinite for readers that take numbers as floating-point."""
+
+
+def json_fault(value: JsonValue) -> str:
+    """Why the value cannot be sent as JSON; empty if it can. Parsers take more than writers, and more than the JSON of
+    others: NaN, 1e999, halves of surrogate pairs, thousands of digits or levels.
+    """
+    waiting: list[tuple[JsonValue, int]] = [(value, 0)]
+    while waiting:
+        one, depth = waiting.pop()
+        if fault := _own_fault(one, depth):
+            return fault
+        if isinstance(one, dict):
+            waiting += [(part, depth + 1) for pair in one.items() for part in pair]
+        elif isinstance(one, list):
+            waiting += [(part, depth + 1) for part in one]
+    return ""
+
+
+def _own_fault(one: JsonValue, depth: int) -> str:
+    match one:
+        case float() if not math.isfinite(one):
+            return "a number that is infinite or none"
+        case int() if abs(one) >= _MAX_INTEGER:
+            return "a number of more than 308 digits"
+        case str() if not _is_whole(one):
+            return "half of a character (a lone surrogate)"
+        case dict() | list() if depth >= MAX_JSON_DEPTH:
+            return f"more than {MAX_JSON_DEPTH} levels"
+        case _:
+            return ""
+
+
+def _is_whole(text: str) -> bool:
+    """Whether UTF-8 has all of it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def whole_text(text: str) -> str:
+    """The text with a replacement character for each half of a surrogate pair, which UTF-8 lacks."""
+    if _is_whole(text):
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def sendable_json(value: JsonValue, depth: int = 0) -> JsonValue:
+    """The value with words in the place of what cannot be sent: whoever asked for a number refuses them."""
+    fault = _own_fault(value, depth)
+    match value:
+        case str():
+            return whole_text(value)
+        case _ if fault:
+            return f"(left out: {fault})"
+        case dict():
+            return {whole_text(key): sendable_json(part, depth + 1) for key, part in value.items()}
+        case list():
+            return [sendable_json(part, depth + 1) for part in value]
+        case _:
+            return value
+
+
+def in_utc(moment: datetime) -> datetime:
+    """The moment in UTC, where one without a zone is one of UTC.
+
+    Raises:
+        ValueError: no year from 1 to 9999 has it there, as 0001-01-01T00:00+14:00.
+    """
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("it is before the year 1, or after the year 9999, in UTC") from None
+
+
+UtcMoment = Annotated[datetime, AfterValidator(in_utc)]
+"""A moment that somebody gives, in UTC."""
 ARGUMENTS = "input"
 """Of a call of a tool. The tool's author named the fields in there, whose values are a model's words; where it takes
 any field, their names are a model's words, too.

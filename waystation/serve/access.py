@@ -4,6 +4,7 @@ A page of another site cannot read or send anything here: its `Host` is another 
 another one (a cross-origin form), and it does not know what our forms carry.
 """
 
+import asyncio
 import hmac
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -34,7 +35,13 @@ REQUESTS_AT_ONCE, REQUESTS_A_SECOND = 1_200, 20.0
 SIGN_IN = "/sign-in"
 """Where the form for a key leads. /sign-out is where the one leads that lets a browser forget it."""
 TRIES_AT_ONCE, TRIES_A_SECOND = 60, 1.0
-"""Of all who sign in together: nobody guesses a key, and nobody keeps the server busy with it."""
+"""Wrong keys from one address: nobody keeps the server busy with guesses. A right one signs in however many there were:
+else anybody could keep all others out.
+"""
+MOST_ADDRESSES = 10_000
+"""Whose wrong keys are counted."""
+BODY_SECONDS = 120.0
+"""Within which the whole body of a request arrives: 32 MB at 270 kB a second."""
 MOST_SIGN_IN_BYTES = 4_000
 OPEN_TO_ALL = "/static/"
 """Files of the pages, which say nothing of anybody: a page for a key wants them, too."""
@@ -116,6 +123,8 @@ class RequestRates:
         left, since = self._left.get(tenant, (self._at_once, now))
         left = min(self._at_once, left + (now - since) * self._a_second)
         self._left[tenant] = (left - 1 if left >= 1 else left, now)
+        while len(self._left) > MOST_ADDRESSES:
+            del self._left[next(iter(self._left))]
         return left >= 1
 
 
@@ -192,6 +201,10 @@ class SignIn(Value):
         return (f"https://{host}",) if self.names else ()
 
 
+def _address(request: Request) -> str:
+    return request.client.host if request.client is not None else ""
+
+
 def _bearer(headers: Headers) -> str:
     scheme, _, bearer = headers.get("authorization", "").partition(" ")
     return bearer.strip() if scheme.lower() == "bearer" else ""
@@ -219,7 +232,7 @@ _WRONG_KEY = (
     "this opens no page: it is mistyped, of another run, of an assistant, or was revoked (`waystation keys list` shows "
     "them)"
 )
-_TOO_MANY_TRIES = "too many have tried to sign in at once: try again in a minute"
+_TOO_MANY_TRIES = "too many wrong keys came from this address: try again in a minute"
 
 
 def own_path(given: str) -> str:
@@ -271,11 +284,12 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
+        receive = _bounded(receive, most_bytes(str(scope["path"])))
         answer = _no_address(str(scope["path"])) or await self._answer(scope, receive, Headers(scope=scope))
         if isinstance(answer, TurnedAway):
             answer = self._refusal(scope, answer)
         if answer is None:
-            await self._app(scope, _bounded(receive, most_bytes(str(scope["path"]))), _with_headers(send))
+            await self._app(scope, receive, _with_headers(send))
         else:
             await answer(scope, receive, _with_headers(send))
 
@@ -313,7 +327,11 @@ class Guard:
         return self._told(Request(scope), refusal.status, title, refusal.reason)
 
     async def _signing(self, request: Request, method: str, path: str) -> Response | TurnedAway | None:
-        """Signing in by the address that was printed or by the form, and out; None where something else is asked."""
+        """Signing in by the address that was printed or by the form, and out; None where something else is asked.
+
+        An address takes the token of this run alone, which no other page knows: one with an API key would sign whoever
+        follows a link of somebody's in as that one.
+        """
         match method, path:
             case "GET", "/" if request.scope["query_string"]:
                 return self._signed_in(bytes(request.scope["query_string"]))
@@ -332,11 +350,14 @@ class Guard:
     async def _by_form(self, request: Request) -> Response | TurnedAway:
         """Signed in with the key that the form has."""
         body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > MOST_SIGN_IN_BYTES:
-                return TurnedAway(413, f"a key has less than {MOST_SIGN_IN_BYTES:,} bytes")
-        cookie = self._cookie_for(_fields(body.decode("latin-1")).get("key", "").strip())
+        try:
+            async for part in request.stream():
+                body += part
+                if len(body) > MOST_SIGN_IN_BYTES:
+                    return TurnedAway(413, f"a key has less than {MOST_SIGN_IN_BYTES:,} bytes")
+        except HTTPException as error:
+            return TurnedAway(error.status_code, error.detail)
+        cookie = self._cookie_for(_fields(body.decode("latin-1")).get("key", "").strip(), _address(request))
         return self._with_cookie(cookie, wanted_page(request.scope)) if isinstance(cookie, str) else cookie
 
     async def _asking(self, method: str, path: str, headers: Headers) -> Principal | TurnedAway:
@@ -378,11 +399,10 @@ class Guard:
         return None if key is None else key.principal
 
     def _signed_in(self, query: bytes) -> Response | None:
-        """The way to the pages with a cookie, where the address has the token, or an API key."""
-        given = _fields(query.decode("latin-1")).get("token")
-        cookie = self._cookie_for(given) if given is not None else None
+        """The way to the pages with a cookie, where the address has the token of this run."""
+        given = _fields(query.decode("latin-1")).get("token", "")
         # Whoever is signed in may come by an address of an earlier run.
-        return self._with_cookie(cookie, "/") if isinstance(cookie, str) else None
+        return self._with_cookie(self._access.cookie, "/") if self._access.is_token(given) else None
 
     def _with_cookie(self, cookie: str, path: str) -> Response:
         answer = RedirectResponse(path, 303)
@@ -390,14 +410,13 @@ class Guard:
         answer.set_cookie(COOKIE, cookie, httponly=True, samesite="strict", path="/", secure=elsewhere)
         return answer
 
-    def _cookie_for(self, given: str) -> str | TurnedAway:
-        if not self._tries.taken("", monotonic()):
-            return TurnedAway(429, _TOO_MANY_TRIES)
+    def _cookie_for(self, given: str, address: str) -> str | TurnedAway:
         if self._access.is_token(given):
             return self._access.cookie
         holder = self._identities.keys.holder(given) if self._identities is not None else None
         if holder is None or not holder.may("read"):
-            return TurnedAway(401, _WRONG_KEY)
+            few = self._tries.taken(address, monotonic())
+            return TurnedAway(401, _WRONG_KEY) if few else TurnedAway(429, _TOO_MANY_TRIES)
         return self._access.cookie_of(given.split("_")[1])
 
 
@@ -412,12 +431,19 @@ def too_large(most: int) -> str:
 
 
 def _bounded(receive: Receive, most: int) -> Receive:
-    """The same, until a body is longer than it may be, whatever was announced."""
+    """The same, until a body is longer than it may be, whatever was announced, or takes longer than it may."""
     taken = 0
+    until: float | None = monotonic() + BODY_SECONDS
 
     async def bounded() -> Message:
-        nonlocal taken
-        message = await receive()
+        nonlocal taken, until
+        try:
+            async with asyncio.timeout(None if until is None else max(0.0, until - monotonic())):
+                message = await receive()
+        except TimeoutError:
+            raise HTTPException(408, f"the body of a request arrives within {BODY_SECONDS:.0f} s") from None
+        if not message.get("more_body", False):
+            until = None  # what comes now is the end of the connection, as late as that may be
         taken += len(message.get("body", b""))
         if taken > most:
             raise HTTPException(413, too_large(most))

@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
@@ -25,7 +25,7 @@ from waystation.domain.memory import Excerpt
 from waystation.domain.progress import Bill, Days, KnownSession, Spending
 from waystation.domain.signals import Answer
 from waystation.domain.task import TaskPhase
-from waystation.domain.value import Value
+from waystation.domain.value import UtcMoment, Value
 from waystation.markdown import as_html
 from waystation.serve.access import PROBLEM, Problem, Who
 from waystation.serve.bodies import (
@@ -107,7 +107,7 @@ class TaskQuery(Value):
 
     session: Annotated[str | None, Field(max_length=200)] = None
     phase: Annotated[tuple[TaskPhase, ...], Field(description="Only tasks in this phase; repeatable.")] = ()
-    since: Annotated[datetime | None, Field(description="Submitted then or later; UTC where no zone is given.")] = None
+    since: Annotated[UtcMoment | None, Field(description="Submitted then or later; UTC where no zone is given.")] = None
     text: Annotated[str, Field(max_length=200, description="Stands in their titles, in whatever case.")] = ""
     first: Annotated[int, Field(ge=0, le=10_000)] = 0
     count: Annotated[int, Field(ge=1, le=MOST_ON_A_PAGE)] = MOST_ON_A_PAGE
@@ -115,8 +115,7 @@ class TaskQuery(Value):
     @property
     def wanted(self) -> TaskFilter:
         """The same for the client."""
-        since = self.since if self.since is None or self.since.tzinfo else self.since.replace(tzinfo=UTC)
-        return TaskFilter(session=self.session, phases=frozenset(self.phase), since=since, text=self.text)
+        return TaskFilter(session=self.session, phases=frozenset(self.phase), since=self.since, text=self.text)
 
 
 @v1.get("/tasks")

@@ -48,6 +48,7 @@ from waystation.domain.memory import Excerpt, MemoryQuery
 from waystation.serve.access import ASSISTANTS, MOST_BODY_BYTES, Guard, SignIn, problem_response
 from waystation.serve.bodies import fault_words, faults_line
 from waystation.serve.listeners import Feed
+from waystation.serve.patience import PatientProtocol
 from waystation.serve.principals import Identities
 from workers.memory import MemoryReader
 
@@ -56,6 +57,8 @@ SECONDS_TO_END = 2
 """Listeners to events are let go after so long."""
 CONNECTIONS_AT_ONCE = 900
 """Listeners among them. Whoever comes then is told to come again: a process has some thousand files at most."""
+ASSISTANTS_AT_ONCE, ASSISTANT_IDLE_SECONDS = 100, 600
+"""Sessions at /mcp, and how long one is kept that asks for nothing: then its client begins another one."""
 LEAST_PACKED_BYTES, PACKING_LEVEL = 2_000, 5
 NO_GUARD = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 
@@ -176,7 +179,11 @@ def _for_assistants(assistants: MCPServer[Any] | None) -> list[BaseRoute]:
     if assistants is None:
         return []
     return assistants.streamable_http_app(
-        streamable_http_path=ASSISTANTS, max_request_body_size=MOST_BODY_BYTES, transport_security=NO_GUARD
+        streamable_http_path=ASSISTANTS,
+        max_request_body_size=MOST_BODY_BYTES,
+        transport_security=NO_GUARD,
+        session_idle_timeout=ASSISTANT_IDLE_SECONDS,
+        max_sessions=ASSISTANTS_AT_ONCE,
     ).routes
 
 
@@ -345,6 +352,7 @@ class SiteServer(uvicorn.Server):
                 ws="none",
                 timeout_graceful_shutdown=SECONDS_TO_END,
                 limit_concurrency=at_once,
+                http=PatientProtocol,
             )
         )
 

@@ -30,6 +30,7 @@ from waystation.domain.errors import ModelRejected, ReplyUnfit
 from waystation.domain.models import ModelFacts, model_facts
 from waystation.domain.models import ThinkingSetting as WayOfThinking
 from waystation.domain.transcript import Block, Message, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
+from waystation.domain.value import sendable_json, whole_text
 from waystation.patterns import proven
 from waystation.ports import ModelReply, ModelRequest, StopReason, ToolSpec
 
@@ -300,13 +301,15 @@ def _block(block: ContentBlock) -> Block:
     # An unknown block arrives as the SDK's first kind, with its own `type`: only that field tells what it is.
     match block.type:
         case "text":
-            return Text(text=block.text)
+            return Text(text=whole_text(block.text))
         case "thinking":
             return Thinking(thinking=block.thinking, signature=block.signature)
         case "redacted_thinking":
             return RedactedThinking(data=block.data)
         case "tool_use":
-            return ToolUse.model_validate({"id": block.id, "name": block.name, "input": block.input})
+            call = ToolUse.model_validate({"id": block.id, "name": block.name, "input": block.input})
+            changed = {"name": whole_text(call.name), "input": sendable_json(call.input)}
+            return call.model_copy(update=changed)
         case unknown:
             raise ReplyUnfit(f"the model's reply has a block of the unknown type {_named(unknown)}")
 

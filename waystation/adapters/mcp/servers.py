@@ -51,6 +51,7 @@ from waystation.domain.foreign import (
     without_tags,
 )
 from waystation.domain.lookalikes import UNSEEN
+from waystation.domain.value import json_fault
 from waystation.patterns import proven
 
 MOST_TOOLS = 128
@@ -92,7 +93,7 @@ def offered(server: Server, tools: Sequence[Tool]) -> tuple[list[ForeignToolSpec
     hidden: list[HiddenTool] = []
     room = SERVER_SCHEMA_CHARACTERS
     for tool in tools[:MOST_TOOLS]:
-        size = len(json.dumps(tool.input_schema))
+        size = 0 if json_fault(tool.input_schema) else len(json.dumps(tool.input_schema))
         room -= size if size <= SCHEMA_CHARACTERS else 0  # larger ones are not looked into
         reason = _refused(server, tool, room) or (
             "the server has another tool of that name" if tool.name in {spec.tool for spec in specs} else ""
@@ -132,6 +133,9 @@ def _hiding(schema: dict[str, JsonValue]) -> str:
 
 def _unusable(schema: dict[str, JsonValue]) -> str:
     """Why a schema cannot be handed to a model: one that is refused would have every request refused."""
+    # The Messages API would refuse every request that has it, of every agent.
+    if fault := json_fault(schema):
+        return f"its schema has {fault}, which JSON cannot carry"
     size = len(json.dumps(schema))
     if size > SCHEMA_CHARACTERS:
         return f"its schema has {size:,} characters; {SCHEMA_CHARACTERS:,} are taken"

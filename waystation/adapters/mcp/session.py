@@ -1,6 +1,6 @@
 """The connection to one tool server: opened when it is needed, shared by all calls, and opened anew after it broke.
 
-A server's stream of messages that tells when it has ended, which the SDK keeps to itself until the next call.
+A server's stream of messages, of which the SDK gets the answers to calls alone: what else it sends is bounded.
 
 How a tool server is reached: started here behind its keeper, or spoken to over HTTP; messages bounded either way.
 """
@@ -12,8 +12,10 @@ import shutil
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from time import monotonic
 from types import TracebackType
 from typing import Self
 
@@ -22,11 +24,21 @@ import httpx2
 from mcp import Client, MCPError
 
 # The SDK takes transports of one's own, and has their types nowhere else.
-from mcp.client._transport import ReadStream, TransportStreams
+from mcp.client._transport import ReadStream, TransportStreams, WriteStream
 from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp.types import CONNECTION_CLOSED, INVALID_REQUEST, REQUEST_TIMEOUT, Implementation
+from mcp.types import (
+    CONNECTION_CLOSED,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    REQUEST_TIMEOUT,
+    ErrorData,
+    Implementation,
+    JSONRPCError,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
 from pydantic import ValidationError
 
 from waystation import __version__
@@ -34,23 +46,100 @@ from waystation.adapters.mcp import keeper
 from waystation.adapters.mcp.config import Address, Program, Server
 from waystation.domain.errors import ToolServerFailed
 
-__all__ = ["TransportStreams", "Watched"]
+__all__ = ["TransportStreams"]
+
+
+REQUESTS_AT_ONCE, REQUESTS_A_SECOND = 100, 5.0
+"""Requests of a server: so many at once, and so many more in each second. We offer nothing but a sign of life."""
+ASKED_AT_ONCE, ASKED_A_SECOND = 1_000, 50.0
+"""Its messages that answer no call, requests among them. One that logs every step stays far below."""
+ASKED_BYTES_AT_ONCE, ASKED_BYTES_A_SECOND = 16 * 1024 * 1024, 1024.0 * 1024
+"""Of those messages together."""
+LINES_AT_ONCE, LINES_A_SECOND = 20_000, 1_000.0
+"""Lines of its streams over HTTP, comments and empty ones, too. A message has about three."""
+GETS_AT_ONCE, GETS_A_SECOND = 30, 1.0
+"""Streams over HTTP that are opened again because the server closed them."""
+
+
+class Bucket:
+    """What is left for now of something that comes back with time."""
+
+    def __init__(self, at_once: int, a_second: float) -> None:
+        self._most, self._a_second = float(at_once), a_second
+        self._left, self._since = self._most, monotonic()
+
+    def take(self, count: int = 1) -> bool:
+        """Take so many; False if there are not so many."""
+        now = monotonic()
+        self._left = min(self._most, self._left + (now - self._since) * self._a_second) - count
+        self._since = now
+        return self._left >= 0
+
+
+class ServerTraffic:
+    """What one server sends over one connection that answers no call of ours. The SDK holds each of its requests until
+    it is answered, so a server that asks without end would fill the memory of the worker.
+    """
+
+    def __init__(self) -> None:
+        self.ended = asyncio.Event()
+        """Set when the server has nothing more to say, or may not say more."""
+        self.excess = ""
+        """What it sent too much of; empty if it did not."""
+        self._requests = Bucket(REQUESTS_AT_ONCE, REQUESTS_A_SECOND)
+        self._asked = Bucket(ASKED_AT_ONCE, ASKED_A_SECOND)
+        self._bytes = Bucket(ASKED_BYTES_AT_ONCE, ASKED_BYTES_A_SECOND)
+        self._lines = Bucket(LINES_AT_ONCE, LINES_A_SECOND)
+        self._gets = Bucket(GETS_AT_ONCE, GETS_A_SECOND)
+
+    def count_message(self, item: SessionMessage | Exception) -> None:
+        """One that answers no call. Raises Flooded."""
+        self._count(self._asked, 1, "messages that answer no call")
+        if isinstance(item, SessionMessage):
+            if isinstance(item.message, JSONRPCRequest):
+                self._count(self._requests, 1, "requests")
+            size = len(item.message.model_dump_json(exclude_unset=True))
+            self._count(self._bytes, size, "bytes in messages that answer no call")
+
+    def count_lines(self, count: int) -> None:
+        """Of a stream over HTTP. Raises Flooded."""
+        self._count(self._lines, count, "lines")
+
+    def count_get(self) -> None:
+        """A stream over HTTP that is opened, perhaps again. Raises Flooded."""
+        self._count(self._gets, 1, "ends of its stream")
+
+    def _count(self, bucket: Bucket, count: int, what: str) -> None:
+        if self.excess or not bucket.take(count):
+            self.excess = self.excess or what
+            self.ended.set()
+            raise Flooded(f"a tool server sends too many {what}")
 
 
 @dataclass
-class Watched:
-    """A `ReadStream` of the SDK."""
+class CallsOnly:
+    """A `ReadStream` of the SDK that has answers to our calls alone. Requests of the server are answered here, one
+    after another, so that one that does not read has to wait; nothing that it could notify us of is used.
+    """
 
     stream: ReadStream[SessionMessage | Exception]
-    ended: asyncio.Event
-    """Set when the server has nothing more to say."""
+    calls: "Calls"
+    traffic: ServerTraffic
 
     async def receive(self) -> SessionMessage | Exception:
-        """The next message, or why one could not be read."""
+        """The next answer. Raises EndOfStream, also if the server sends too much of anything else."""
         try:
-            return await self.stream.receive()
-        except (anyio.EndOfStream, anyio.ClosedResourceError):
-            self.ended.set()
+            while True:
+                item = await self.stream.receive()
+                if isinstance(item, SessionMessage) and self.calls.is_answer(item):
+                    return item
+                self.traffic.count_message(item)
+                if isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCRequest):
+                    await self.calls.stream.send(SessionMessage(_answer_to(item.message)))
+        except Flooded:
+            raise anyio.EndOfStream from None
+        except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
+            self.traffic.ended.set()
             raise
 
     async def aclose(self) -> None:
@@ -75,6 +164,48 @@ class Watched:
         await self.aclose()
 
 
+def _answer_to(request: JSONRPCRequest) -> JSONRPCResponse | JSONRPCError:
+    """We are alive, and offer nothing: no sampling, no forms, no folders."""
+    if request.method == "ping":
+        return JSONRPCResponse(jsonrpc="2.0", id=request.id, result={})
+    error = ErrorData(code=METHOD_NOT_FOUND, message="this client answers ping alone")
+    return JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
+
+
+@dataclass
+class Calls:
+    """A `WriteStream` of the SDK that remembers which calls wait for an answer."""
+
+    stream: WriteStream[SessionMessage]
+    _waiting: set[str] = field(default_factory=set)
+
+    def is_answer(self, item: SessionMessage) -> bool:
+        """Whether a call waits for this. Each is answered once."""
+        message = item.message
+        if not isinstance(message, JSONRPCResponse | JSONRPCError) or str(message.id) not in self._waiting:
+            return False
+        self._waiting.remove(str(message.id))
+        return True
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Send it."""
+        if isinstance(item.message, JSONRPCRequest):
+            self._waiting.add(str(item.message.id))
+        await self.stream.send(item)
+
+    async def aclose(self) -> None:
+        """Send no more."""
+        await self.stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
 MESSAGE_BYTES = 4 * 1024 * 1024
 """Most of one message of a server. A result is shown in far fewer; an image that is left out may need so many."""
 TOO_LONG_WORDS = "longer than a message may be"
@@ -87,8 +218,8 @@ ADDED = (*DEFAULT_INHERITED_ENV_VARS, "LC_CTYPE")
 
 
 @asynccontextmanager
-async def connected(server: Server, ended: asyncio.Event) -> AsyncGenerator[TransportStreams]:
-    """The server's streams; `ended` is set when it has nothing more to say.
+async def connected(server: Server, traffic: ServerTraffic) -> AsyncGenerator[TransportStreams]:
+    """The server's streams, with answers to calls alone.
 
     Raises ToolServerFailed: there is no such program or folder. The SDK's errors pass through.
     """
@@ -96,9 +227,10 @@ async def connected(server: Server, ended: asyncio.Event) -> AsyncGenerator[Tran
         case Program():
             transport: AbstractAsyncContextManager[TransportStreams] = _started(server.name, server.place)
         case Address():
-            transport = _spoken_to(server.place)
+            transport = _spoken_to(server.place, traffic)
     async with transport as (incoming, outgoing):
-        yield Watched(incoming, ended), outgoing
+        calls = Calls(outgoing)
+        yield CallsOnly(incoming, calls, traffic), calls
 
 
 @asynccontextmanager
@@ -123,7 +255,7 @@ async def _started(name: str, program: Program) -> AsyncGenerator[TransportStrea
 
 
 @asynccontextmanager
-async def _spoken_to(address: Address) -> AsyncGenerator[TransportStreams]:
+async def _spoken_to(address: Address, traffic: ServerTraffic) -> AsyncGenerator[TransportStreams]:
     logger = logging.getLogger("httpx2")
     hides = _Hides(address.url)
     logger.addFilter(hides)
@@ -132,7 +264,7 @@ async def _spoken_to(address: Address) -> AsyncGenerator[TransportStreams]:
             httpx2.AsyncClient(
                 headers=address.headers | {"Accept-Encoding": "identity"},
                 timeout=httpx2.Timeout(None, connect=_CONNECT_S),
-                event_hooks={"response": [_bounded]},
+                event_hooks={"request": [partial(_counted, traffic)], "response": [partial(_bounded, traffic)]},
             ) as client,
             streamable_http_client(address.url, http_client=client, max_sse_event_size=MESSAGE_BYTES) as streams,
         ):
@@ -153,16 +285,24 @@ class _Hides(logging.Filter):
         return self._url not in record.getMessage()
 
 
-async def _bounded(response: httpx2.Response) -> None:
+async def _counted(traffic: ServerTraffic, request: httpx2.Request) -> None:
+    """The SDK opens a stream again as soon as the server lets it."""
+    if request.method == "GET":
+        traffic.count_get()
+
+
+async def _bounded(traffic: ServerTraffic, response: httpx2.Response) -> None:
     """Let no more of an answer in than a message may have. The SDK bounds the events of a stream itself.
 
     What is compressed says nothing of its size, and was not asked for.
     """
     if response.headers.get("content-encoding", "identity") != "identity":
         raise httpx2.DecodingError("a compressed answer was not asked for", request=response.request)
-    if not response.headers.get("content-type", "").startswith("text/event-stream"):
-        assert isinstance(response.stream, httpx2.AsyncByteStream)  # the client is an asynchronous one
-        response.stream = _BoundedStream(response.stream)
+    assert isinstance(response.stream, httpx2.AsyncByteStream)  # the client is an asynchronous one
+    # The SDK takes its kind of a stream without regard to case, and by what stands before the first `;`.
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    is_stream = kind == "text/event-stream"
+    response.stream = _CountedStream(response.stream, traffic) if is_stream else _BoundedStream(response.stream)
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
@@ -181,6 +321,23 @@ class _BoundedStream(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
+class _CountedStream(httpx2.AsyncByteStream):
+    def __init__(self, stream: httpx2.AsyncByteStream, traffic: ServerTraffic) -> None:
+        self._stream, self._traffic = stream, traffic
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._stream:
+            self._traffic.count_lines(chunk.count(b"\n") + chunk.count(b"\r"))
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class Flooded(httpx2.StreamError):
+    """A server sends more than it may that nobody asked it for."""
+
+
 class MessageTooLong(httpx2.StreamError):
     """An answer has more bytes than a message may have. The SDK makes it the call's own error."""
 
@@ -196,7 +353,7 @@ class Link:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._ended, self._close = asyncio.Event(), asyncio.Event()
+        self.traffic, self._close = ServerTraffic(), asyncio.Event()
         self._calls, self._unwanted = 0, False
         self._opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._holder = asyncio.create_task(self._hold())
@@ -214,12 +371,12 @@ class Link:
         if not self._opened.done():
             await asyncio.wait({self._holder})
             error = None if self._holder.cancelled() else self._holder.exception()
-            raise ToolServerFailed(_why(self._server, error))
+            raise ToolServerFailed(_excess(self._server, self.traffic) or _why(self._server, error))
 
     @property
     def is_usable(self) -> bool:
         """Whether another call may go over it."""
-        return not (self._unwanted or self._ended.is_set() or self._holder.done())
+        return not (self._unwanted or self.traffic.ended.is_set() or self._holder.done())
 
     @property
     def is_closed(self) -> bool:
@@ -252,13 +409,19 @@ class Link:
 
     async def _hold(self) -> None:
         client = Client(
-            connected(self._server, self._ended),
+            connected(self._server, self.traffic),
             client_info=Implementation(name="waystation", version=__version__),
             cache=None,
         )
         async with client:
             self._opened.set_result(client)
-            await self._close.wait()
+            waits = [asyncio.create_task(one.wait()) for one in (self._close, self.traffic.ended)]
+            try:
+                # A connection that has ended is closed at once: one that floods would be read on.
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for one in waits:
+                    one.cancel()
 
 
 class Session:
@@ -289,18 +452,19 @@ class Session:
                 yield client
         except TimeoutError:
             link.retire()
-            raise ToolServerFailed(f"the tool server {name} did not answer within {seconds:g} s") from None
+            why = f"the tool server {name} did not answer within {seconds:g} s"
+            raise ToolServerFailed(_excess(self.server, link.traffic) or why) from None
         except MCPError as error:
-            if error.code not in BROKEN:
+            if error.code not in BROKEN and not link.traffic.excess:
                 raise
             link.retire()
             reason = f"it ended, or sent more than {MESSAGE_BYTES:,} bytes"
-            raise ToolServerFailed(f"the connection to the tool server {name} broke: {reason}") from None
+            why = f"the connection to the tool server {name} broke: {reason}"
+            raise ToolServerFailed(_excess(self.server, link.traffic) or why) from None
         except (ValidationError, RuntimeError):
             link.retire()
-            raise ToolServerFailed(
-                f"the tool server {name} answered something that the protocol does not have"
-            ) from None
+            why = f"the tool server {name} answered something that the protocol does not have"
+            raise ToolServerFailed(_excess(self.server, link.traffic) or why) from None
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -327,6 +491,13 @@ def _look_at(holder: asyncio.Task[None]) -> None:
     """What nobody looks at is logged when it is forgotten, with whatever it quotes."""
     if not holder.cancelled():
         holder.exception()
+
+
+def _excess(server: Server, traffic: ServerTraffic) -> str:
+    """What is said of a server that sent too much; empty if it did not."""
+    if not traffic.excess:
+        return ""
+    return f"the connection to the tool server {server.name} was ended: it sent too many {traffic.excess}"
 
 
 def _why(server: Server, error: BaseException | None) -> str:

@@ -15,6 +15,7 @@ from waystation.domain.endpoints import UNKNOWN, Capabilities
 from waystation.domain.errors import ModelRejected, ReplyUnfit
 from waystation.domain.models import Effort, model_facts
 from waystation.domain.transcript import Message, Text, ToolResult, ToolUse
+from waystation.domain.value import sendable_json, whole_text
 from waystation.ports import ModelReply, ModelRequest, StopReason, ToolSpec
 
 FAILED_CALL = "This call failed: "
@@ -219,7 +220,7 @@ class ChatReply(BaseModel):
         calls = [*self._whole_calls(cut=stop is StopReason.MAX_TOKENS)]
         if len({call.id for call in calls}) < len(calls):
             raise ReplyUnfit("the model's reply gives two calls of tools one id")
-        said = (Text(text=self.text),) if self.text.strip() else ()
+        said = (Text(text=whole_text(self.text)),) if self.text.strip() else ()
         if stop in {StopReason.END_TURN, StopReason.TOOL_USE}:
             stop = StopReason.TOOL_USE if calls else StopReason.END_TURN
         usage = _usage(self.used)
@@ -239,9 +240,10 @@ class ChatReply(BaseModel):
 def _arguments(written: str) -> _Object:
     """Raises ValueError."""
     read: JsonValue = json.loads(written or "{}")
-    if not isinstance(read, dict):
+    sendable = sendable_json(read)
+    if not isinstance(sendable, dict):
         raise ValueError("no object")
-    return read
+    return sendable
 
 
 def _usage(used: _Used | None) -> Usage:

@@ -12,12 +12,13 @@ from sqlite3 import OperationalError
 
 from sqlalchemy import Connection, event
 from sqlalchemy.engine import URL
-from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
+from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor, ExecutionContext
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.util import await_only
 
 from waystation.domain.errors import BadInput, StoreError
+from waystation.domain.value import whole_text
 from waystation.files import close_to_others, private_file, private_folder
 
 POOL_SIZE = 10
@@ -30,9 +31,13 @@ NOT_FOR_THE_SERVER = {"connect_timeout", "pgbouncer"}
 """Parameters that other drivers read out of a URL. asyncpg would hand them to the server, which refuses them."""
 
 
+_Parameters = list[tuple[object, ...]] | tuple[object, ...]
+"""Of one statement: a row, or several."""
+
+
 def postgresql_engine(url: URL, answer_timeout_s: float | None) -> AsyncEngine:
     """Nothing is opened yet. asyncpg itself reads the URL, and so understands `sslmode` and the like as libpq does."""
-    return create_async_engine(
+    engine = create_async_engine(
         "postgresql+asyncpg://",
         connect_args={
             "dsn": _dsn(url),
@@ -50,6 +55,28 @@ def postgresql_engine(url: URL, answer_timeout_s: float | None) -> AsyncEngine:
         # Parameters are conversation and document text: an error must never print them.
         hide_parameters=True,
     )
+    event.listen(engine.sync_engine, "before_cursor_execute", _storable, retval=True)
+    return engine
+
+
+def _storable(
+    _connection: Connection,
+    _cursor: DBAPICursor,
+    statement: str,
+    parameters: _Parameters,
+    _context: ExecutionContext | None,
+    _many: bool,
+) -> tuple[str, _Parameters]:
+    """Texts without what a database refuses, wherever they are compared or written: NUL characters in PostgreSQL, and
+    halves of surrogate pairs in both. They become replacement characters.
+    """
+    if isinstance(parameters, list):
+        return statement, [tuple(map(_storable_value, row)) for row in parameters]
+    return statement, tuple(map(_storable_value, parameters))
+
+
+def _storable_value(value: object) -> object:
+    return whole_text(value.replace("\x00", "\ufffd")) if isinstance(value, str) else value
 
 
 def _dsn(url: URL) -> str:
@@ -81,6 +108,7 @@ def sqlite_engine(url: URL) -> AsyncEngine:
     # isolation_level None: the driver must not begin transactions of its own, late and without the write lock.
     arguments = {"isolation_level": None, "timeout": BUSY_TIMEOUT_S}
     engine = create_async_engine(url, hide_parameters=True, connect_args=arguments)
+    event.listen(engine.sync_engine, "before_cursor_execute", _storable, retval=True)
     event.listen(engine.sync_engine, "connect", _set_pragmas)
     event.listen(engine.sync_engine, "begin", _begin)
     return engine

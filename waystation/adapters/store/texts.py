@@ -18,6 +18,7 @@ from waystation.domain.ownership import OfTask, OfTenant, Reader
 from waystation.domain.privacy import ShownKey, ShownText
 from waystation.domain.procedures import is_named_like_one
 from waystation.domain.task import SourceDocument, TaskTerms
+from waystation.domain.value import whole_text
 from waystation.patterns import proven
 from waystation.ports import Clock
 
@@ -31,8 +32,8 @@ _KEPT = tuple(name for name in Document.model_fields if name in documents.c)
 
 
 def content_hash(text: str) -> str:
-    """SHA-256 over the text's UTF-8 bytes, in hex."""
-    return hashlib.sha256(text.encode()).hexdigest()
+    """SHA-256 over the text's UTF-8 bytes, in hex; over those that are kept where half of a surrogate pair is in it."""
+    return hashlib.sha256(whole_text(text).encode()).hexdigest()
 
 
 def described(source: SourceDocument) -> Document:
@@ -63,7 +64,8 @@ def opened_text(blob: str, content: bytes) -> str:
 async def add_texts(connection: AsyncConnection, owner: OfTask, by_hash: Iterable[tuple[str, str]]) -> None:
     """Keep those texts that are not there, given with their content hashes, and whose they are."""
     given = dict(by_hash)
-    await add_missing(connection, texts, [{"blob": blob, "content": text.encode()} for blob, text in given.items()])
+    rows = [{"blob": blob, "content": whole_text(text).encode()} for blob, text in given.items()]
+    await add_missing(connection, texts, rows)
     await add_missing(connection, text_owners, [owner_row(blob, owner) for blob in given])
 
 

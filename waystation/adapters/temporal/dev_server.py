@@ -1,8 +1,14 @@
-"""Temporal's development server as a child process: a whole server with UI and an SQLite file, for one machine."""
+"""Temporal's development server as a child process: a whole server with UI and an SQLite file, for one machine.
+
+It answers HTTP at three ports besides gRPC, and checks neither `Host` nor `Origin` at any of them, or not on every
+path. No page of a browser may get there: all three are ports that browsers refuse to connect to, the HTTP API allows no
+host, and a person reaches the UI through a proxy that checks who asks.
+"""
 
 import asyncio
 import fcntl
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -19,6 +25,7 @@ from temporalio.service import RPCError
 
 from waystation.adapters.temporal.connect import DEFAULT_NAMESPACE, Target, connect, quiet_runtime
 from waystation.adapters.temporal.die_with_parent import ending_with_us
+from waystation.adapters.temporal.ui_proxy import PortTaken, UiAddress, proxied_ui
 from waystation.children import environment
 from waystation.domain.errors import Unreachable
 from waystation.files import FOLDER_MODE, close_to_others, is_own, opened_private, own_folder, private_folder
@@ -31,6 +38,8 @@ STOP_SECONDS = 10
 POLL_SECONDS = 0.05
 _STARTS = 5
 _TAKEN = b"address already in use"
+BROWSERS_REFUSE = (6666, 6667, 6668, 6669, 6665, 6566, 6697, 10080, 5060, 5061, 6000, 3659, 4045, 1719, 1720, 1723)
+"""Ports that no page can ask for anything: "bad ports" of the Fetch standard, of those that need no privilege."""
 
 CodecForUi = Callable[[str], AbstractAsyncContextManager[str]]
 """Given the UI's address, serves the codec to its pages and gives the endpoint."""
@@ -70,7 +79,7 @@ async def running_dev_server(
         database: its SQLite file, made where it is missing.
         log: file that its output is appended to.
         port: where it listens, if nobody else does there; 0 or a taken one: at any free port.
-        ui_port: the same for its UI.
+        ui_port: the same for its UI. There is no UI if every port for the server's own end of it is taken.
         codec: what decrypts payloads for its UI, as long as the server runs. A person gives the UI its endpoint.
 
     Raises:
@@ -81,7 +90,7 @@ async def running_dev_server(
             server = None
             for _ in range(_STARTS):
                 # Between the look for a free port and the server's bind, any process of the machine can take it.
-                with suppress(_PortTaken):
+                with suppress(PortTaken):
                     started = _started(database, log, free_port(port), free_port(ui_port), codec)
                     server = await life.enter_async_context(started)
                     break
@@ -90,19 +99,18 @@ async def running_dev_server(
         yield server
 
 
-class _PortTaken(Exception):
-    """The server ended since somebody else listens at one of its ports."""
-
-
 @asynccontextmanager
 async def _started(
     database: Path, log: Path, port: int, ui_port: int, codec: CodecForUi | None
 ) -> AsyncGenerator[DevServer]:
-    ui_url = f"http://{HOST}:{ui_port}"
+    behind = hidden_ui()
+    ui_url = f"http://{HOST}:{ui_port}" if behind else None
     async with AsyncExitStack() as life:
-        endpoint = await life.enter_async_context(codec(ui_url)) if codec else None
+        if behind:
+            await life.enter_async_context(proxied_ui(UiAddress(HOST, ui_port), behind))
+        endpoint = await life.enter_async_context(codec(ui_url)) if codec and ui_url else None
         # The server is not told: its arguments, and what its UI publishes, are everybody's on this machine.
-        process, before = _start(database, log, port, ui_port)
+        process, before = _start(database, log, port, behind)
         life.push_async_callback(asyncio.to_thread, _stop, process)
         target = Target(
             profile=ClientConfigProfile(address=f"{HOST}:{port}", namespace=DEFAULT_NAMESPACE),
@@ -162,13 +170,49 @@ def free_port(usual: int) -> int:
     raise Unreachable(f"no free port on {HOST}")
 
 
-def _start(database: Path, log: Path, port: int, ui_port: int) -> tuple[subprocess.Popen[bytes], int]:
+def hidden_ui() -> UiAddress | None:
+    """Where the server's own UI listens, which only the proxy asks; None if there is no free port for it. On Linux the
+    whole of 127.0.0.0/8 is loopback, so that servers do not compete for the few ports.
+    """
+    host = f"127.{'.'.join(str(1 + secrets.randbelow(253)) for _ in range(3))}" if sys.platform == "linux" else HOST
+    port = _out_of_reach(host)
+    return UiAddress(host, port) if port else None
+
+
+def _out_of_reach(host: str) -> int:
+    """A free port of those that browsers refuse; 0 if there is none."""
+    return next((port for port in BROWSERS_REFUSE if _is_free(host, port)), 0)
+
+
+def _is_free(host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        # As the server will: else a port whose last connections are still winding down looks taken.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+        return True
+
+
+def _guards(behind: UiAddress | None) -> list[str]:
+    """The server's options that keep pages of browsers away."""
+    # Its routes for Nexus check no host, and cannot be turned off; /metrics does not either.
+    http = _out_of_reach(HOST)
+    metrics = next((port for port in BROWSERS_REFUSE if port != http and _is_free(HOST, port)), 0)
+    ports = [("--http-port", http), ("--metrics-port", metrics)]
+    options = [word for name, port in ports if port for word in (name, str(port))]
+    ui = ["--ui-ip", behind.host, "--ui-port", str(behind.port)] if behind else ["--headless"]
+    return [*ui, *options, "--dynamic-config-value", "frontend.httpAllowedHosts=[]"]
+
+
+def _start(database: Path, log: Path, port: int, behind: UiAddress | None) -> tuple[subprocess.Popen[bytes], int]:
     """The server's process, and how many bytes its log had before."""
     private_folder(database.parent)
     own_folder(log.parent)
     for beside in ("", "-wal", "-shm", "-journal"):
         close_to_others(database.with_name(database.name + beside))
-    server = [find_temporal(), "server", "start-dev", "--ip", HOST, "--port", str(port), "--ui-port", str(ui_port)]
+    server = [find_temporal(), "server", "start-dev", "--ip", HOST, "--port", str(port), *_guards(behind)]
     options = ["--db-filename", str(database), "--ui-disable-news-fetch", "--log-level", "error"]
     with opened_private(log) as output:
         before = os.fstat(output.fileno()).st_size
@@ -199,7 +243,7 @@ async def _wait_until_serving(process: subprocess.Popen[bytes], target: Target, 
     finally:
         answer.cancel()
     if _TAKEN in await asyncio.to_thread(_written, log, before):
-        raise _PortTaken
+        raise PortTaken
     raise Unreachable(f"the dev server ended with exit code {process.returncode}: {log}")
 
 

@@ -1,0 +1,136 @@
+"""Tool servers that send without end what no call asked for: their connection ends, and the worker's memory does not
+grow.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, asynccontextmanager
+from itertools import repeat
+from pathlib import Path
+
+import psutil
+import pytest
+from aiohttp import web
+from pydantic import JsonValue
+
+from tests.adapters.mcp_workshop import Bench, opened
+from tests.attacks.flooding_server import answer, unasked
+from waystation.domain.errors import ToolServerFailed
+
+SCRIPT = Path(__file__).with_name("flooding_server.py")
+MOST_GROWTH = 150_000_000
+"""Bytes: a few times what the largest burst takes."""
+
+
+def resident() -> int:
+    return psutil.Process().memory_info().rss
+
+
+@pytest.mark.parametrize("kind", ["ping", "sampling", "logging", "answers", "large", "nonsense", "blank"])
+async def test_a_program_that_floods_is_ended_with_a_clear_error(kind: str, tmp_path: Path) -> None:
+    entry: JsonValue = {"command": sys.executable, "args": [str(SCRIPT), kind], "timeout": 120}
+    async with aclosing(opened(tmp_path, mill=entry)) as servers:
+        bench = Bench(servers)
+        await bench.spec("echo")
+        before = resident()
+        with pytest.raises(
+            ToolServerFailed, match=r"the tool server mill was ended: it sent too many (requests|.*answer no call)"
+        ):
+            await bench.call("echo")
+        assert resident() - before < MOST_GROWTH
+
+
+@pytest.mark.parametrize(("kind", "many"), [("ping", 50), ("elicitation", 20), ("progress", 500), ("errors", 50)])
+async def test_a_talkative_program_is_borne(kind: str, many: int, tmp_path: Path) -> None:
+    entry: JsonValue = {"command": sys.executable, "args": [str(SCRIPT), kind, str(many)], "timeout": 120}
+    async with aclosing(opened(tmp_path, mill=entry)) as servers:
+        assert (await Bench(servers).call("echo")).text == "hello"
+
+
+def flooding(kind: str) -> Iterator[str]:
+    """Events without end."""
+    match kind:
+        case "comments":
+            yield from repeat(": x\n" * 1_000)
+        case "other events":
+            yield from repeat("event: x\ndata: y\n\n" * 1_000)
+        case _:
+            yield from (f"data: {line}\n\n" for line in unasked(kind, None))
+
+
+@asynccontextmanager
+async def served(kind: str, place: str) -> AsyncGenerator[str]:
+    """A server over HTTP that floods in its answer to a call, or in the stream beside it."""
+
+    async def post(request: web.Request) -> web.StreamResponse:
+        message = json.loads(await request.read())
+        said = answer(message)
+        if said is None:
+            return web.Response(status=202)
+        if message["method"] == "tools/call":
+            return await flood(request) if place == "answer" else await stuck(request)
+        return web.Response(text=said, content_type="application/json", headers={"Mcp-Session-Id": "one"})
+
+    async def stuck(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await asyncio.Event().wait()
+        return response
+
+    async def flood(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "Text/Event-Stream;charset=utf-8"})
+        await response.prepare(request)
+        for events in ["retry: 0\n\n"] if kind == "again" else flooding(kind):
+            await response.write(events.encode())
+        return response
+
+    async def get(request: web.Request) -> web.StreamResponse:
+        return await flood(request) if place == "stream" else web.Response(status=405)
+
+    app = web.Application()
+    app.add_routes([web.post("/mcp", post), web.get("/mcp", get)])
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [
+        ("ping", "answer"),
+        ("logging", "answer"),
+        ("other events", "answer"),
+        ("answers", "stream"),
+        ("large", "stream"),
+        ("comments", "stream"),
+    ],
+)
+async def test_a_server_that_floods_over_http_is_ended_with_a_clear_error(
+    kind: str, place: str, tmp_path: Path
+) -> None:
+    async with served(kind, place) as url, aclosing(opened(tmp_path, mill={"url": url, "timeout": 120})) as servers:
+        before = resident()
+        with pytest.raises((ToolServerFailed, StopIteration, RuntimeError)) as failed:
+            await Bench(servers).call("echo")
+        if isinstance(failed.value, ToolServerFailed):
+            assert "the tool server mill was ended: it sent too many" in str(failed.value)
+        else:
+            hidden = (await servers.tools()).hidden
+            assert any("it sent too many" in one.reason for one in hidden), hidden
+        assert resident() - before < MOST_GROWTH
+
+
+async def test_a_server_that_closes_its_stream_again_and_again_is_ended_with_a_clear_error(tmp_path: Path) -> None:
+    async with (
+        served("again", "stream") as url,
+        aclosing(opened(tmp_path, mill={"url": url, "timeout": 120})) as servers,
+    ):
+        with pytest.raises(ToolServerFailed, match="it sent too many ends of its stream"):
+            await Bench(servers).call("echo")

@@ -1,0 +1,151 @@
+"""Values that parsers of JSON take and writers refuse: in the schemas of tool servers, and in what a model calls a tool
+with. What cannot be sent costs nothing.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from mcp.types import Tool
+from pydantic import JsonValue
+
+from tests.adapters.test_mcp_offered import server, tool
+from tests.agents.conftest import opened as opened_office
+from tests.agents.office import NOON, TASK, Office
+from waystation.adapters.anthropic.messages_server import ScriptedServer, message_of, streamed
+from waystation.adapters.anthropic.model import anthropic_model
+from waystation.adapters.mcp.servers import offered
+from waystation.adapters.openai.wire import ChatChunk, ChatReply
+from waystation.agents.charges import Affordable, CallKey
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.errors import ModelRejected
+from waystation.domain.models import PRICES
+from waystation.domain.transcript import ToolUse, user_text
+from waystation.domain.value import MAX_JSON_DEPTH, json_fault, sendable_json
+from waystation.ports import ModelRequest, StopReason, ToolSpec
+from waystation.testing import ScriptedModel, scripted_reply
+
+
+def nested(levels: int) -> JsonValue:
+    found: JsonValue = 1
+    for _ in range(levels):
+        found = [found]
+    return found
+
+
+UNSENDABLE: list[JsonValue] = [
+    float("nan"),
+    float("inf"),
+    float("-inf"),
+    10**5_000,
+    -(10**400),
+    "half \ud83d of a pair",
+    {"\udc00": 1},
+    nested(MAX_JSON_DEPTH + 1),
+    [1, {"a": [float("nan")]}],
+]
+
+
+@pytest.mark.parametrize("place", ["default", "minimum", "properties", "enum", "x-unknown"])
+@pytest.mark.parametrize("value", UNSENDABLE, ids=[f"value{number}" for number in range(len(UNSENDABLE))])
+def test_a_tool_whose_schema_no_request_can_carry_is_left_out_and_said_so(place: str, value: JsonValue) -> None:
+    listed = [value] if place == "enum" else value
+    schema: dict[str, JsonValue] = {"type": "object", "properties": {"a": {"type": "string", place: listed}}}
+    specs, hidden = offered(server(), [tool("bad", schema=schema), tool("good")])
+    assert [spec.tool for spec in specs] == ["good"]
+    assert [one.tool for one in hidden] == ["bad"]
+    assert "JSON cannot carry" in hidden[0].reason
+
+
+def test_what_a_server_wrote_as_a_number_without_end_is_found() -> None:
+    written = '{"name": "bad", "inputSchema": {"type": "object", "properties": {"a": {"maximum": 1e999}}}}'
+    specs, hidden = offered(server(), [Tool.model_validate_json(written, by_name=False)])
+    assert (len(specs), len(hidden)) == (0, 1)
+
+
+def test_large_numbers_that_json_has_are_taken() -> None:
+    schema: dict[str, JsonValue] = {"type": "object", "properties": {"a": {"maximum": 2**64 - 1, "minimum": -1e308}}}
+    specs, _ = offered(server(), [tool("good", schema=schema)])
+    assert len(specs) == 1
+
+
+def reads(value: JsonValue) -> None:
+    json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+
+
+values = some.recursive(
+    some.none() | some.booleans() | some.integers() | some.floats() | some.text(some.characters(codec=None)),
+    lambda inner: some.lists(inner) | some.dictionaries(some.text(some.characters(codec=None)), inner),
+)
+
+
+@given(values)
+def test_whatever_a_model_says_can_be_sent_back_and_what_could_be_sent_stays(value: JsonValue) -> None:
+    sendable = sendable_json(value)
+    reads(sendable)
+    assert json_fault(sendable) == ""
+    assert json_fault(value) or sendable == value
+
+
+WRITTEN = '{"a": NaN, "b": [1e999, -Infinity], "c": "\\ud83d", "d": 7}'
+
+
+def check(given: dict[str, JsonValue]) -> None:
+    json.dumps(given, allow_nan=False, ensure_ascii=False).encode()
+    assert given["d"] == 7
+    assert not isinstance(given["a"], float)
+    assert given["c"] == "\ufffd"
+
+
+async def test_arguments_that_are_no_json_become_words_that_the_tool_refuses() -> None:
+    call = ToolUse(id="t1", name="search", input={"d": 7})
+    body = json.loads(json.dumps(message_of(scripted_reply(call, stop=StopReason.TOOL_USE))))
+    body["content"][0]["input"] = json.loads(WRITTEN.replace("\\ud83d", "\\ufffd"))
+    model = anthropic_model("key", "http://model.test", ScriptedServer([streamed(body)]).http_client())
+    request = ModelRequest(model="claude-haiku-5-5", system="", messages=(user_text("m1", "Why?"),), max_output=50)
+    reply = await model.complete(request)
+    assert isinstance(reply.blocks[0], ToolUse)
+    check(reply.blocks[0].input)
+
+
+def test_so_do_those_of_models_behind_the_other_protocol() -> None:
+    call = {"index": 0, "id": "t1", "function": {"name": "a", "arguments": WRITTEN}}
+    reply = ChatReply()
+    reply.take(ChatChunk.model_validate({"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "stop"}]}))
+    (taken,) = reply.whole().blocks
+    assert isinstance(taken, ToolUse)
+    check(taken.input)
+
+
+@pytest.fixture
+async def office(tmp_path: Path) -> AsyncIterator[Office]:
+    async with opened_office(tmp_path / "waystation.db") as one:
+        await one.open_task()
+        yield one
+
+
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), "\ud83d", 10**5_000], ids=["nan", "inf", "half", "digits"]
+)
+async def test_a_request_that_cannot_be_written_leaves_no_intent_and_costs_nothing(
+    office: Office, value: JsonValue
+) -> None:
+    office.model = ScriptedModel([scripted_reply()])
+    fence = (await office.site()).fence
+    spec = ToolSpec(name="bad", description="", input_schema={"type": "object", "maximum": value})
+    request = ModelRequest(
+        model="claude-opus-5-5", system="", messages=(user_text("m1", "Why?"),), max_output=1_000, tools=(spec,)
+    )
+    with pytest.raises(ModelRejected, match=r"cannot be written as JSON .* costs nothing"):
+        await office.metered.fitted(request, Limit(tokens=100_000), floor=10, prices=PRICES)
+    with pytest.raises(ModelRejected, match=r"cannot be written as JSON .* costs nothing"):
+        await office.metered.ask(
+            fence,
+            CallKey("turn", "1"),
+            Affordable(request, Amount(tokens=100, micro_usd=100), PRICES, NOON.date()),
+        )
+    assert office.model.requests == []
+    assert (await office.store.totals(f"{TASK}/research-1")).possibly_billed == 0

@@ -1,0 +1,128 @@
+"""Stands before the UI of the dev server, which answers whatever `Host` and `Origin` a request names: a page of another
+site could otherwise read histories, answer requests and start workflows through it (DNS rebinding).
+"""
+
+import errno
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+import aiohttp
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+from multidict import CIMultiDict
+from yarl import URL
+
+BAD_GATEWAY, FORBIDDEN, MISDIRECTED = 502, 403, 421
+_CHUNK_BYTES = 65_536
+_CONNECT_SECONDS = 5
+_CLOSE_SECONDS = 1.0
+_HOP_BY_HOP = frozenset(
+    {
+        "connection",
+        "host",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers of one connection, which say nothing on the next one; and `Host`, which the UI is asked under its own."""
+
+
+class UiAddress(NamedTuple):
+    """An IP address and a TCP port."""
+
+    host: str
+    port: int
+
+
+class PortTaken(Exception):
+    """Another process listens there."""
+
+
+@asynccontextmanager
+async def proxied_ui(listening: UiAddress, ui: UiAddress) -> AsyncGenerator[None]:
+    """Forward requests to the UI until the block ends. Refused are those under any name but that of this address, and
+    those of pages of other sites.
+
+    Raises:
+        PortTaken: another process listens there.
+    """
+    connector = aiohttp.TCPConnector(limit=0)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
+    async with aiohttp.ClientSession(
+        connector=connector, cookie_jar=aiohttp.DummyCookieJar(), timeout=timeout, auto_decompress=False
+    ) as session:
+        app = web.Application(middlewares=[only_own_pages(listening.port)])
+        app.router.add_route("*", "/{path:.*}", _Forwarder(session, ui).answer)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_CLOSE_SECONDS)
+        await runner.setup()
+        try:
+            try:
+                await web.TCPSite(runner, *listening).start()
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    raise PortTaken from error
+                raise
+            yield
+        finally:
+            await runner.cleanup()
+
+
+def only_own_pages(port: int) -> Middleware:
+    """A middleware of a server on loopback: requests name it as `127.0.0.1` or `localhost`, and no other site sends
+    them.
+    """
+    hosts = frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost"))
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        named = request.headers.getall("Host", [])
+        if len(named) != 1 or named[0].lower() not in hosts:
+            return _refusal(MISDIRECTED, f"this server is asked as {' or '.join(sorted(hosts))}, and by no other name")
+        # A target in absolute form names another host than the header does.
+        if not request.raw_path.startswith("/"):
+            return _refusal(MISDIRECTED, "this server is no proxy")
+        origins = request.headers.getall("Origin", [])
+        if any(origin.lower() != f"http://{named[0].lower()}" for origin in origins):
+            return _refusal(FORBIDDEN, "pages of other sites may not ask here")
+        return await handler(request)
+
+    return check
+
+
+def _refusal(status: int, reason: str) -> web.Response:
+    return web.json_response({"message": reason}, status=status)
+
+
+class _Forwarder(NamedTuple):
+    session: aiohttp.ClientSession
+    ui: UiAddress
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """What the UI answers, as it comes."""
+        # As it was written: a path that is decoded and encoded again may be another one.
+        url = URL(f"http://{self.ui.host}:{self.ui.port}{request.raw_path}", encoded=True)
+        body = request.content.iter_chunked(_CHUNK_BYTES) if request.can_read_body else None
+        try:
+            async with self.session.request(
+                request.method, url, headers=_end_to_end(request.headers), data=body, allow_redirects=False
+            ) as found:
+                answer = web.StreamResponse(status=found.status, headers=_end_to_end(found.headers))
+                await answer.prepare(request)
+                async for chunk in found.content.iter_any():
+                    await answer.write(chunk)
+                await answer.write_eof()
+                return answer
+        except aiohttp.ClientConnectorError:
+            return _refusal(BAD_GATEWAY, "the UI does not answer")
+
+
+def _end_to_end(headers: Mapping[str, str]) -> CIMultiDict[str]:
+    """The headers without those of one connection."""
+    return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in _HOP_BY_HOP)

@@ -1,0 +1,65 @@
+"""Connections that ask for nothing, or take for ever to ask: they are closed, so that others can ask."""
+
+import asyncio
+from collections import OrderedDict
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+HEAD_SECONDS = 10.0
+"""Within which a whole head of a request arrives, from the connection on or from the answer before."""
+WAITING_AT_ONCE = 300
+"""Connections without a request at one moment. Of more, those are closed that have waited longest."""
+
+
+class PatientProtocol(H11Protocol):
+    """A connection that has to ask in time. uvicorn closes one that is idle behind an answer, but none that never asks,
+    or asks a byte a minute.
+    """
+
+    _waiting: "OrderedDict[PatientProtocol, None]" = OrderedDict()
+    """Of this process, the one that has waited longest first."""
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """See base class."""
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """See base class."""
+        super().data_received(data)
+        if self._is_asked:
+            self._wait_no_more()
+
+    def on_response_complete(self) -> None:
+        """See base class."""
+        super().on_response_complete()
+        if not self.transport.is_closing() and not self._is_asked:
+            self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See base class."""
+        self._wait_no_more()
+        super().connection_lost(exc)
+
+    @property
+    def _is_asked(self) -> bool:
+        """Whether a request is at work. What comes behind an answer, the rest of a body too, makes none."""
+        return bool(self.cycle) and not self.cycle.response_complete
+
+    def _wait(self) -> None:
+        self._wait_no_more()
+        self._waiting[self] = None
+        self._deadline = self.loop.call_later(HEAD_SECONDS, self._give_up)
+        while len(self._waiting) > WAITING_AT_ONCE:
+            next(iter(self._waiting))._give_up()
+
+    def _wait_no_more(self) -> None:
+        self._waiting.pop(self, None)
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _give_up(self) -> None:
+        self._wait_no_more()
+        self.transport.close()
