@@ -168,7 +168,7 @@ class Settings(
         default=None,
         ge=SMALLEST_WINDOW,
         le=LARGEST_WINDOW,
-        description="Working window of each agent in tokens, like 50k; by default half of what it starts with.",
+        description="Working window of each agent in tokens, like 50k; by default the model's, up to the cap.",
     )
     trigger_percent: int = Field(
         default=TRIGGER_PERCENT, ge=50, le=99, description="Share of the window from which on a context is full."

@@ -147,7 +147,6 @@ def _context(
     row: TaskRow, progress: TaskProgress, step: StepProgress, transcript: Transcript, standing: Standing
 ) -> AgentContext:
     terms = row.terms.agent_of(step.role)
-    terms = terms.narrowed(standing.window or terms.window)
     measure = Measure(fixed=standing.fixed, scale=standing.scale)
     reminder = _reminder(row, progress.steps, step, transcript).text(terms.window)
     demands = {

@@ -56,7 +56,7 @@ class Choices(Value):
     budget: Limit = DEFAULT_BUDGET
     agent_budget: Limit = DEFAULT_AGENT_BUDGET
     window: int | None = None
-    """Tokens; None: as large as budget and model allow."""
+    """Tokens; None: as large as the model and the cap allow."""
     mode: Mode = Mode.APPROVAL
     trigger_percent: int = TRIGGER_PERCENT
     """Share of the window from which on a context is full."""
@@ -83,7 +83,7 @@ class Source(NamedTuple):
 
 PRESETS = {
     Preset.QA: Wishes(messages=30, window=25_000, primers=2, recents=10),
-    # A window is at most half of what an agent starts with: without these 150k its window would be 50k.
+    # Long looks at details take more of the budget than the usual share.
     Preset.DEBUGGING: Wishes(
         messages=100, window=75_000, primers=5, recents=30, trigger_percent=85, agent_budget=Limit(tokens=150_000)
     ),
