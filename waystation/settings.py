@@ -154,7 +154,9 @@ class Settings(
         "folder.",
     )
     budget: WrittenBudget = Field(
-        default=DEFAULT_BUDGET, description="Budget of a task: 600k fresh tokens, $2.00, or 600k+$2.00."
+        default=DEFAULT_BUDGET,
+        description="Budget of a task: 600k fresh tokens, $2.00, or 600k+$2.00; by default $10.00 where all its "
+        "models have known prices, else 600k.",
     )
     agent_budget: WrittenBudget = Field(
         default=DEFAULT_AGENT_BUDGET,

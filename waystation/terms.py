@@ -23,10 +23,21 @@ from waystation.domain.models import (
     located,
     model_facts,
     plain_name,
+    price_of,
     prices_of,
     worst_rates,
 )
-from waystation.domain.presets import PRESETS, REQUEST, Choices, Source, Wishes, choose, profile_of, wishes_of
+from waystation.domain.presets import (
+    DEFAULT_PRICED_BUDGET,
+    PRESETS,
+    REQUEST,
+    Choices,
+    Source,
+    Wishes,
+    choose,
+    profile_of,
+    wishes_of,
+)
 from waystation.domain.roles import Role, role_spec, step_roles
 from waystation.domain.task import TaskRef, TaskRequest, TaskRow, TaskTerms, session_hash, task_id_of, tenant_hash
 from waystation.impossible_terms import (
@@ -251,6 +262,8 @@ def task_terms(
     chosen, called = choices(request, settings), tuple(dict.fromkeys(called_models(request, settings)))
     places = [] if settings.uses_offline_model else [(model, settings.places.at(model)) for model in called]
     prices = placed_prices(called, prices, settings)
+    if _budget_is_free(request, chosen) and not settings.uses_offline_model and _all_priced(called, prices, today):
+        chosen = chosen.model_copy(update={"budget": DEFAULT_PRICED_BUDGET})
     refuse_unpriced(chosen.budget, called, prices, today)
     refuse_unfit(places)
     if settings.offline is None:
@@ -280,6 +293,39 @@ def task_terms(
         reviews=settings.reviews,
         offline=settings.uses_offline_model,
         procedures_among_documents=False,
+    )
+
+
+def _budget_is_free(request: TaskRequest, chosen: Choices) -> bool:
+    """Whether nobody gave a budget, or another amount in tokens that a budget in dollars could not count."""
+    top_up = request.unattended.top_up
+    in_tokens = (
+        request.ceiling.tokens,
+        request.agent_budget and request.agent_budget.tokens,
+        top_up and top_up.amount.tokens,
+    )
+    return not {"budget", "agent_budget"} & chosen.origins.keys() and not any(in_tokens)
+
+
+def _all_priced(models: Iterable[str], prices: Sequence[Price], today: date) -> bool:
+    return all(price_of(model, today, prices) is not None for model in models)
+
+
+def bought_text(terms: TaskTerms, today: date) -> str:
+    """What a task's budget buys of its agents' model, in a sentence; for a budget in tokens how they are counted.
+    Empty where nothing has to be said.
+    """
+    agent, micro_usd = terms.agent, terms.budget.micro_usd
+    rates = worst_rates(agent.model, 0, today, agent.prices)
+    if micro_usd is None:
+        others = agent.condense_model != agent.model or bool(terms.by_role)
+        return "A token of a cheaper model counts as much as one of a dearer one." if others else ""
+    if rates is None or not rates.input or not rates.output:
+        return ""
+    read, written = int(micro_usd / rates.input), int(micro_usd / rates.output)
+    return (
+        f"{limit_text(Limit(micro_usd=micro_usd))} buys {agent.model} about {read // 1_000 * 1_000:,} tokens to read, "
+        f"or {written // 1_000 * 1_000:,} to write; what its cache still has costs far less."
     )
 
 

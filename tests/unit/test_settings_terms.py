@@ -3,7 +3,7 @@ from datetime import date
 import pytest
 from pydantic import SecretStr
 
-from waystation.domain.amount import Limit, read_limit
+from waystation.domain.amount import Amount, Limit, read_limit
 from waystation.domain.budget import Mode
 from waystation.domain.errors import BadInput
 from waystation.domain.models import OFFLINE_MODEL, PRICES
@@ -11,7 +11,7 @@ from waystation.domain.presets import Preset
 from waystation.domain.task import TaskRequest, TaskTerms
 from waystation.impossible_terms import CONTRACT_TOKENS, PROMPT_TOKENS
 from waystation.settings import Settings
-from waystation.terms import task_terms, warnings_about
+from waystation.terms import bought_text, task_terms, warnings_about
 
 WITH_KEY = SecretStr("sk-ant-1")
 FIRST_TURN = PROMPT_TOKENS + CONTRACT_TOKENS
@@ -155,10 +155,16 @@ def test_a_model_that_nobody_knows_is_warned_about() -> None:
     [
         ({"mode": "hard", "unattended": {"answer_within": "PT1H"}}, "mode hard makes none: use --mode approval"),
         ({"budget": {"micro_usd": 2_000_000}, "unattended": {"top_up": {"amount": 50_000, "times": 3}}}, r"\$2.00"),
-        ({"unattended": {"top_up": {"amount": {"micro_usd": 50_000}, "times": 3}}}, "--top-up in dollars"),
+        (
+            {"budget": 600_000, "unattended": {"top_up": {"amount": {"micro_usd": 50_000}, "times": 3}}},
+            "--top-up in dollars",
+        ),
         ({"budget": {"micro_usd": 1_000}}, "pays for a first request of 24 tokens.* give --agent-budget"),
         ({"ceiling": 599_999}, "--ceiling is 599,999 tokens, .* is 600,000 tokens already"),
-        ({"ceiling": {"micro_usd": 9_000_000}}, "--ceiling in dollars stops no grant to a budget of 600,000 tokens"),
+        (
+            {"budget": 600_000, "ceiling": {"micro_usd": 9_000_000}},
+            "--ceiling in dollars stops no grant to a budget of 600,000 tokens",
+        ),
         ({"budget": {"tokens": 9_000, "micro_usd": 9_000_000}, "ceiling": {"micro_usd": 1}}, "--ceiling is "),
         ({"window": 3_000}, "a window of 3,000 tokens is full at 2,250, .* begins with about 2,8.*: give --window 3,8"),
         (
@@ -219,3 +225,31 @@ def test_a_small_budget_in_dollars_is_warned_about_for_what_is_kept_for_the_repo
 def test_a_ceiling_at_the_budget_or_above_in_a_unit_of_it_is_taken() -> None:
     for ceiling in (Limit(tokens=600_000), Limit(tokens=2_000_000)):
         assert terms_of(asked().model_copy(update={"ceiling": ceiling}), Settings()).ceiling == ceiling
+
+
+def test_a_budget_that_nobody_gave_is_in_dollars_where_every_price_is_known_and_else_in_tokens() -> None:
+    nothing = TaskRequest(question="What?", request_id="r")
+    priced = terms_of(nothing, Settings(anthropic_api_key=WITH_KEY))
+    assert (priced.budget, priced.agent_budget.tokens) == (Limit(micro_usd=10_000_000), None)
+    assert terms_of(nothing, Settings()).budget == Limit(tokens=600_000)
+    unknown = terms_of(nothing, Settings(anthropic_api_key=WITH_KEY, agent_model="a-model-without-a-price"))
+    assert unknown.budget == Limit(tokens=600_000)
+    given = TaskRequest(question="What?", request_id="r", agent_budget=Limit(tokens=90_000))
+    assert terms_of(given, Settings(anthropic_api_key=WITH_KEY)).budget == Limit(tokens=600_000)
+
+
+def test_what_a_budget_in_dollars_buys_is_told_and_how_tokens_of_several_models_count() -> None:
+    settings = Settings(anthropic_api_key=WITH_KEY, agent_model="claude-opus-5-5", condense_model="claude-haiku-5-5")
+    today = date(2026, 11, 21)
+    in_dollars = bought_text(terms_of(TaskRequest(question="What?", request_id="r"), settings), today)
+    assert "$10.00 buys claude-opus-5-5 about" in in_dollars
+    in_tokens = TaskRequest(question="What?", request_id="r", budget=Limit(tokens=600_000))
+    assert "counts as much" in bought_text(terms_of(in_tokens, Settings(anthropic_api_key=WITH_KEY)), today)
+
+
+def test_replies_worth_a_call_have_four_thousand_tokens_and_the_writer_has_twice_the_room() -> None:
+    settings = Settings(anthropic_api_key=WITH_KEY)
+    terms = terms_of(TaskRequest(question="What?", request_id="r", budget=Limit(tokens=600_000)), settings)
+    assert {terms.agent_of(role).output_floor for role in ("research", "analysis", "writing")} == {4_000}
+    assert (terms.agent_of("research").max_output, terms.agent_of("writing").max_output) == (16_000, 32_000)
+    assert terms.minimum_reserves == {"analysis": Amount(tokens=25_000), "writing": Amount(tokens=90_000)}

@@ -18,6 +18,12 @@ from waystation.domain.value import Input, Value
 REQUEST = "request"
 """The name of the source that is what the person who submits has just written."""
 DEFAULT_BUDGET = Limit(tokens=600_000)
+DEFAULT_PRICED_BUDGET = Limit(micro_usd=10_000_000)
+"""Where every model has a known price: cache reads, most of what a long conversation sends, cost money and no tokens.
+
+50 documents of 8,000 tokens, written to the cache at $5 a million and read again in 200 turns of 60,000 at $0.20, with
+200,000 tokens of replies at $20, come to about $8.40.
+"""
 DEFAULT_AGENT_BUDGET = Limit(tokens=100_000)
 TRIGGER_PERCENT = 75
 
