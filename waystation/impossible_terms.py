@@ -141,6 +141,18 @@ def refuse_too_narrow(window: int, trigger: int, asked: int, earlier: int, wider
         )
 
 
+def refuse_too_poor(affordable: int, asked: int, earlier: int, wider: str) -> None:
+    """A budget of which the first request of an agent is most: nothing would be left for the turns after it.
+    `affordable`: tokens that this request may have.
+    """
+    begins_with = asked + earlier
+    if begins_with >= affordable:
+        raise BadInput(
+            f"what an agent starts with pays for a first request of {affordable:,} tokens, and with its prompt, its "
+            f"tools and what you ask it begins with about {begins_with:,}: give {wider} or more"
+        )
+
+
 def refuse_untaken(role: Role, works: Working, spoken: Spoken) -> None:
     """What a model is known not to take: its provider would refuse every call. Of others nothing is said. `spoken`:
     the names of the settings that hold for the role.

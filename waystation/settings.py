@@ -155,7 +155,9 @@ class Settings(
         "folder.",
     )
     budget: WrittenBudget = Field(
-        default=DEFAULT_BUDGET, description="Budget of a task: 600k fresh tokens, $2.00, or 600k+$2.00."
+        default=DEFAULT_BUDGET,
+        description="Budget of a task: 600k fresh tokens, $2.00, or 600k+$2.00; by default $10.00 where all its "
+        "models have known prices, else 600k.",
     )
     agent_budget: WrittenBudget = Field(
         default=DEFAULT_AGENT_BUDGET,
@@ -169,7 +171,7 @@ class Settings(
         default=None,
         ge=SMALLEST_WINDOW,
         le=LARGEST_WINDOW,
-        description="Working window of each agent in tokens, like 50k; by default half of what it starts with.",
+        description="Working window of each agent in tokens, like 50k; by default the model's, up to the cap.",
     )
     trigger_percent: int = Field(
         default=TRIGGER_PERCENT, ge=50, le=99, description="Share of the window from which on a context is full."

@@ -10,9 +10,9 @@ from decimal import ROUND_CEILING
 from typing import TypedDict
 
 from waystation.agents.contract import WINDOW_SHARE, EarlierTasks
-from waystation.domain.amount import Amount, Limit, limit_text
+from waystation.domain.amount import Amount, Limit, amount_text, limit_text
 from waystation.domain.budget import Bound, Mode, WorstRates
-from waystation.domain.leg import AgentTerms
+from waystation.domain.leg import SMALLEST_REPLY_TOKENS, AgentTerms, least_reply
 from waystation.domain.models import (
     DEEP,
     OFFLINE_MODEL,
@@ -23,11 +23,22 @@ from waystation.domain.models import (
     located,
     model_facts,
     plain_name,
+    price_of,
     prices_of,
     worst_rates,
 )
-from waystation.domain.presets import PRESETS, REQUEST, Choices, Source, Wishes, choose, profile_of, wishes_of
-from waystation.domain.roles import Role, step_roles
+from waystation.domain.presets import (
+    DEFAULT_PRICED_BUDGET,
+    PRESETS,
+    REQUEST,
+    Choices,
+    Source,
+    Wishes,
+    choose,
+    profile_of,
+    wishes_of,
+)
+from waystation.domain.roles import Role, role_spec, step_roles
 from waystation.domain.task import TaskRef, TaskRequest, TaskRow, TaskTerms, session_hash, task_id_of, tenant_hash
 from waystation.impossible_terms import (
     first_turn,
@@ -39,6 +50,7 @@ from waystation.impossible_terms import (
     refuse_other_units,
     refuse_prices_of_others,
     refuse_too_narrow,
+    refuse_too_poor,
     refuse_unfit,
     refuse_unpriced,
     refuse_untaken,
@@ -48,9 +60,10 @@ from waystation.settings_models import ModelSettings
 
 OUTPUT_RESERVE = 20_000
 """Most tokens of a model's window that are kept free for its reply, what is set aside for thinking not counted."""
-MAX_OUTPUT, DEEP_OUTPUT = 8_000, 16_000
-"""At the highest efforts a model thinks so long that the reply would be cut."""
-OUTPUT_FLOOR = 256
+MAX_OUTPUT, LONG_OUTPUT = 16_000, 32_000
+"""Most tokens of a reply: by default, and for the report or the highest efforts, at which a model thinks so long that
+the reply would be cut.
+"""
 AGENT_PART = 6
 """An agent starts with this part of a budget in dollars, where nobody said."""
 
@@ -61,6 +74,7 @@ class Basis:
 
     request: TaskRequest
     settings: Settings
+    budget: Limit
     agent_budget: Limit
     prices: Sequence[Price]
     """Of all models that the task may call."""
@@ -71,8 +85,6 @@ class Basis:
 
 class _Context(TypedDict):
     window: int
-    trigger: int
-    target: int
     max_output: int
     output_floor: int
 
@@ -114,17 +126,22 @@ def agent_terms(basis: Basis, role: Role) -> AgentTerms:
     spoken = settings.spoken(role)
     refuse_untaken(role, works, spoken)
     refuse_long_thinking(role, works, basis.agent_budget, rates, spoken.thinking)
-    context = _context(works, _window(works, chosen, settings, _worth(basis.agent_budget, rates)), chosen)
+    context = _context(works, _window(works, chosen, settings), role, _replies(basis, rates))
+    trigger = context["window"] * chosen.trigger_percent // 100
     # A wider window has room to tell of more earlier tasks.
     asked, told = first_turn(basis.request), min(basis.earlier, context["window"] // WINDOW_SHARE)
     wider = _wider(asked + basis.earlier, chosen, basis.agent_budget, rates)
-    refuse_too_narrow(context["window"], context["trigger"], asked, told, wider)
+    refuse_too_narrow(context["window"], trigger, asked, told, wider)
+    if (worth := _worth(basis.agent_budget, rates)) is not None:
+        refuse_too_poor(worth // 2 * chosen.trigger_percent // 100, asked, told, wider)
     return AgentTerms(
         model=works.model,
         effort=works.effort,
         thinking=works.thinking,
         condense_model=condenser(chosen, settings, role),
         **context,
+        trigger=trigger,
+        target=trigger // 2,
         strategy=chosen.strategy,
         keep_last=chosen.keep_last,
         auto_compact=settings.auto_compact,
@@ -145,22 +162,39 @@ def condenser(chosen: Choices, settings: Settings, role: Role) -> str:
     return OFFLINE_MODEL if settings.uses_offline_model else settings.condenser(role, chosen.condense_model)
 
 
-def _context(works: Working, window: int, chosen: Choices) -> _Context:
-    """What is set aside for thinking comes on top of the reply: a provider takes it out of the same maximum."""
-    trigger, aside, facts = window * chosen.trigger_percent // 100, budgeted(works.thinking), model_facts(works.model)
+def _context(works: Working, window: int, role: Role, affordable: int | None) -> _Context:
+    """What is set aside for thinking comes on top of the reply: a provider takes it out of the same maximum.
+
+    `affordable`: for how many tokens of reply the agent's budget pays in all; None: any number.
+    """
+    aside, facts = budgeted(works.thinking), model_facts(works.model)
     longest = facts.max_output - aside if facts.known else facts.max_output
-    wanted = min(DEEP_OUTPUT if works.effort in DEEP else MAX_OUTPUT, window // 4)
-    return _Context(
-        window=window,
-        trigger=trigger,
-        target=trigger // 2,
-        max_output=aside + max(OUTPUT_FLOOR, min(wanted, longest)),
-        output_floor=aside + OUTPUT_FLOOR,
+    default = LONG_OUTPUT if role == "writing" or works.effort in DEEP else MAX_OUTPUT
+    reply = max(SMALLEST_REPLY_TOKENS, min(default, window // 4, longest))
+    return _Context(window=window, max_output=aside + reply, output_floor=aside + min(reply, least_reply(affordable)))
+
+
+def _replies(basis: Basis, rates: WorstRates | None) -> int | None:
+    """For how many tokens of reply an agent's budget pays, or its part of the task's; None: for any number."""
+    return min(
+        (
+            least
+            for one in (basis.agent_budget, basis.budget.part(AGENT_PART))
+            if (least := _output(one, rates)) is not None
+        ),
+        default=None,
     )
 
 
+def _output(budget: Limit, rates: WorstRates | None) -> int | None:
+    bought = [] if budget.tokens is None else [budget.tokens]
+    if budget.micro_usd is not None and rates is not None and rates.output:
+        bought.append(int(budget.micro_usd / rates.output))
+    return min(bought, default=None)
+
+
 def _wider(full: int, chosen: Choices, agent_budget: Limit, rates: WorstRates | None) -> str:
-    """What has to be how large for the least window that is not full with so many tokens."""
+    """What has to be how large for the least window, and the least budget, with which an agent can begin."""
     least = -(-(full + 1) * 100 // chosen.trigger_percent)
     worth = _worth(agent_budget, rates)
     if worth is None or worth >= 2 * least:
@@ -182,11 +216,13 @@ def _worth(budget: Limit, rates: WorstRates | None) -> int | None:
     return min(bought, default=None)
 
 
-def _window(works: Working, chosen: Choices, settings: Settings, worth: int | None) -> int:
-    """At most half of what the agent's budget buys: one call with nothing cached must not stop it long before."""
+def _window(works: Working, chosen: Choices, settings: Settings) -> int:
+    """The model's, up to the cap, whatever the budget: a context that is full is compacted, and money that is short is
+    asked for.
+    """
     places = () if settings.uses_offline_model else settings.places.fallbacks(works.model)
     usable = min(usable_window(Working(model, *works[1:])) for model in (works.model, *places))
-    return min(usable, chosen.window or usable, settings.window_cap, usable if worth is None else worth // 2)
+    return min(usable, chosen.window or usable, settings.window_cap)
 
 
 def usable_window(works: Working) -> int:
@@ -196,7 +232,6 @@ def usable_window(works: Working) -> int:
     return facts.window - reserve - facts.window // 10
 
 
-FEW_TURNS = 5
 SMALL_HARD_BUDGET = 10_000
 LATE_TRIGGER_PERCENT = 95
 FEW_PRIMERS, MANY_RECENTS = 2, 50
@@ -227,13 +262,15 @@ def task_terms(
     chosen, called = choices(request, settings), tuple(dict.fromkeys(called_models(request, settings)))
     places = [] if settings.uses_offline_model else [(model, settings.places.at(model)) for model in called]
     prices = placed_prices(called, prices, settings)
+    if _budget_is_free(request, chosen) and not settings.uses_offline_model and _all_priced(called, prices, today):
+        chosen = chosen.model_copy(update={"budget": DEFAULT_PRICED_BUDGET})
     refuse_unpriced(chosen.budget, called, prices, today)
     refuse_unfit(places)
     if settings.offline is None:
         refuse_keyless([(model, settings.missing_key(model)) for model, _ in places])
     refuse_prices_of_others(chosen.budget, places, prices)
     agent_budget = _agent_budget(request, chosen)
-    basis = Basis(request, settings, agent_budget, prices_of(called, prices), today, earlier)
+    basis = Basis(request, settings, chosen.budget, agent_budget, prices_of(called, prices), today, earlier)
     agents = {role: agent_terms(basis, role) for role in step_roles()}
     agent = agents["research"]
     return TaskTerms(
@@ -248,6 +285,7 @@ def task_terms(
         remembered_characters=settings.remembered_characters,
         review_model=_review_model(settings),
         floor=_floor(basis, agents),
+        minimum_reserves=_minimum_reserves(basis, agents),
         asks_last=True,
         review_plan=settings.review_plan if request.review_plan is None else request.review_plan,
         revisions=settings.revisions,
@@ -255,6 +293,39 @@ def task_terms(
         reviews=settings.reviews,
         offline=settings.uses_offline_model,
         procedures_among_documents=False,
+    )
+
+
+def _budget_is_free(request: TaskRequest, chosen: Choices) -> bool:
+    """Whether nobody gave a budget, or another amount in tokens that a budget in dollars could not count."""
+    top_up = request.unattended.top_up
+    in_tokens = (
+        request.ceiling.tokens,
+        request.agent_budget and request.agent_budget.tokens,
+        top_up and top_up.amount.tokens,
+    )
+    return not {"budget", "agent_budget"} & chosen.origins.keys() and not any(in_tokens)
+
+
+def _all_priced(models: Iterable[str], prices: Sequence[Price], today: date) -> bool:
+    return all(price_of(model, today, prices) is not None for model in models)
+
+
+def bought_text(terms: TaskTerms, today: date) -> str:
+    """What a task's budget buys of its agents' model, in a sentence; for a budget in tokens how they are counted.
+    Empty where nothing has to be said.
+    """
+    agent, micro_usd = terms.agent, terms.budget.micro_usd
+    rates = worst_rates(agent.model, 0, today, agent.prices)
+    if micro_usd is None:
+        others = agent.condense_model != agent.model or bool(terms.by_role)
+        return "A token of a cheaper model counts as much as one of a dearer one." if others else ""
+    if rates is None or not rates.input or not rates.output:
+        return ""
+    read, written = int(micro_usd / rates.input), int(micro_usd / rates.output)
+    return (
+        f"{limit_text(Limit(micro_usd=micro_usd))} buys {agent.model} about {read // 1_000 * 1_000:,} tokens to read, "
+        f"or {written // 1_000 * 1_000:,} to write; what its cache still has costs far less."
     )
 
 
@@ -287,10 +358,30 @@ def _floor(basis: Basis, agents: Mapping[Role, AgentTerms]) -> Amount:
     """What an agent needs to deliver something: its first call, and a few short replies."""
     asked, floors = first_turn(basis.request), list[Amount]()
     for terms in agents.values():
-        told, reply = min(basis.earlier, terms.window // WINDOW_SHARE), FLOOR_REPLIES * 2 * OUTPUT_FLOOR
+        told = min(basis.earlier, terms.window // WINDOW_SHARE)
+        reply = max(FLOOR_REPLIES * 2 * SMALLEST_REPLY_TOKENS, terms.output_floor)
         rates = worst_rates(terms.model, 0, basis.today, basis.prices)
         floors.append(Bound(input_tokens=asked + told, rates=rates).worst_case(reply))
     return Amount(tokens=max(one.tokens for one in floors), micro_usd=max(one.micro_usd for one in floors))
+
+
+LARGEST_RESERVE_PERCENT = {"analysis": 12, "writing": 25}
+"""Of the task's budget: what a role's minimum reserve may take of a small one."""
+
+
+def _minimum_reserves(basis: Basis, agents: Mapping[Role, AgentTerms]) -> dict[str, Amount]:
+    """By role, what a step of it starts with at least. In a small budget a reserve is a part of it."""
+    reserves = dict[str, Amount]()
+    for role, terms in agents.items():
+        spec = role_spec(role)
+        rates = worst_rates(terms.model, 0, basis.today, basis.prices)
+        by_tokens = Bound(input_tokens=spec.reserve_tokens, rates=rates).worst_case(0)
+        by_percent = basis.budget.percent(spec.reserve_percent).amount
+        largest = basis.budget.percent(LARGEST_RESERVE_PERCENT.get(role, 0)).amount
+        wanted = basis.budget.counted(by_tokens.at_least(by_percent)).at_most(largest)
+        if not wanted.nothing:
+            reserves[role] = wanted
+    return reserves
 
 
 def placed_prices(models: Iterable[str], prices: Sequence[Price], settings: Settings) -> tuple[Price, ...]:
@@ -384,7 +475,7 @@ def _adjustments(request: TaskRequest, settings: Settings, role: Role) -> Iterat
 def warnings_about(terms: TaskTerms) -> tuple[str, ...]:
     """Sentences on what is legal here, but will probably disappoint; each once."""
     agents = (terms.agent, *terms.by_role.values())
-    warnings = [sentence for agent in agents for sentence in _about_agent(agent, terms)]
+    warnings = [*_small_reserves(terms)] + [sentence for agent in agents for sentence in _about_agent(agent, terms)]
     tokens = terms.budget.tokens
     if terms.mode is Mode.HARD and tokens is not None and tokens <= SMALL_HARD_BUDGET:
         warnings.append(
@@ -399,23 +490,29 @@ def warnings_about(terms: TaskTerms) -> tuple[str, ...]:
     return tuple(dict.fromkeys(warnings))
 
 
+def _small_reserves(terms: TaskTerms) -> Iterator[str]:
+    """Where the budget is too small for what a role should start with at least."""
+    for role, reserve in terms.minimum_reserves.items():
+        largest = terms.budget.percent(LARGEST_RESERVE_PERCENT.get(role, 0)).amount
+        if largest.less(reserve).nothing and role_spec(role).reserve_percent:
+            yield (
+                f"A budget of {limit_text(terms.budget)} is small: {amount_text(reserve)} of it are kept for {role}, "
+                "less than a full report takes. Raise --budget."
+            )
+
+
 def _about_agent(agent: AgentTerms, terms: TaskTerms) -> Iterator[str]:
-    facts, tokens = model_facts(agent.model), terms.budget.tokens
+    facts = model_facts(agent.model)
     if not facts.known and not terms.offline:
         yield (
             f"The model {facts.name} is not known here: its window is taken to be {facts.window:,} tokens, "
             "and its price is unknown."
         )
-    if tokens is not None and tokens < FEW_TURNS * agent.window:
-        yield (
-            f"A budget of {tokens:,} tokens covers fewer than {FEW_TURNS} turns with a full window of "
-            f"{agent.window:,}: raise --budget or lower --window."
-        )
     if agent.window < NARROW_WINDOW:
         yield (
             f"A window of {agent.window:,} tokens is narrow: under {NARROW_WINDOW:,}, prompts, tools and what is "
             "recalled leave little room for documents, and a budget can go into compactions, with little to show. "
-            "Raise --agent-budget or --budget, and --window where it is set."
+            "Raise --window."
         )
     yield from _about_compaction(agent)
 

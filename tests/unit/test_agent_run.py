@@ -84,12 +84,12 @@ def test_a_full_context_is_compacted_and_the_next_leg_goes_on_with_the_scale() -
     assert (move.request.leg, move.request.scale) == (2, 1.3)
 
 
-def test_a_spent_budget_asks_for_as_much_as_the_run_started_with_or_for_what_one_call_needs() -> None:
+def test_a_spent_budget_asks_for_what_one_call_needs_and_beyond_it_for_as_much_as_the_run_started_with() -> None:
     small = FRESH.after_leg(AllowanceSpent(standing=after_turns(5), needed=Amount(tokens=900)))
     large = FRESH.after_leg(AllowanceSpent(standing=after_turns(5), needed=Amount(tokens=45_000)))
     assert (small.next_move(), large.next_move()) == (
-        AskMoney(amount=Amount(tokens=30_000)),
-        AskMoney(amount=Amount(tokens=45_000)),
+        AskMoney(amount=Amount(tokens=30_900)),
+        AskMoney(amount=Amount(tokens=75_000)),
     )
 
 

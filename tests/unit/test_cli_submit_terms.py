@@ -30,7 +30,7 @@ def test_defaults_and_what_was_just_asked_for_are_told_without_where_they_come_f
         "1 document; session default; mode {}; budget {} tokens, 100,000 tokens an agent; window {}, full at {}; "
         "model waystation-offline-1\n"
     )
-    assert told(capsys) == expected.format("approval", "600,000", "50,000", "37,500")
+    assert told(capsys) == expected.format("approval", "600,000", "171,808", "128,856")
     asked = told(capsys, mode="soft", budget=300_000, window=20_000)
     assert asked == expected.format("soft", "300,000", "20,000", "15,000")
 
@@ -50,7 +50,7 @@ def test_what_a_preset_a_variable_or_the_file_gives_is_told_with_its_source(
 def test_a_window_that_cannot_be_had_is_told_with_the_one_that_was_asked_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert "window 10,000 of 30,000, full at 7,500;" in told(capsys, agent_budget=20_000, window=30_000)
+    assert "window 171,808 of 190,000, full at 128,856;" in told(capsys, agent_budget=20_000, window=190_000)
     long = told(capsys, preset="long")
     assert "budget 300,000 tokens (preset long)" in long
     assert "over 75 messages are full, too; the first 3 and the last 20 stay; an agent ends at 1,000 messages." in long

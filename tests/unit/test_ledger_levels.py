@@ -41,8 +41,8 @@ class Levels(RuleBasedStateMachine):
         """What the session may spend, grants of people included."""
         self.asks = 0
 
-    @rule(task_id=st.sampled_from(TASKS), tokens=PARTS, dollars=PARTS, floor=st.none() | AMOUNTS, stakes=st.booleans())
-    def submit(self, task_id: str, tokens: float, dollars: float, floor: Amount | None, *, stakes: bool) -> None:
+    @rule(task_id=st.sampled_from(TASKS), tokens=PARTS, dollars=PARTS, floor=st.none() | AMOUNTS, least=AMOUNTS)
+    def submit(self, task_id: str, tokens: float, dollars: float, floor: Amount | None, least: Amount) -> None:
         if task_id in self.tasks:
             return
         try:
@@ -51,7 +51,7 @@ class Levels(RuleBasedStateMachine):
             assert not self.session.account.unreserved.covers(BUDGET.amount)
             return
         planning = totals(part(BUDGET.part(8).amount, tokens, dollars))
-        begun = TaskState(account=Account(limit=BUDGET), floor=floor, stakes=stakes)
+        begun = TaskState(account=Account(limit=BUDGET), floor=floor, minimum_reserves={"writing": least})
         self.tasks[task_id] = begun.planned(PLAN, planning, (), AGENT)
 
     @precondition(lambda self: self.tasks)
@@ -152,14 +152,15 @@ class Levels(RuleBasedStateMachine):
             assert state.account.limit.covers(state.account.spent + state.account.held)
             if held is not None:
                 assert Limit(tokens=held.tokens, micro_usd=held.micro_usd) == state.account.limit
-            assert all(run.phase == "running" for run in state.runs.values() if run.staked)
             for step_id, reserved in state.account.reserved.items():
                 if step_id in state.runs:
                     assert reserved == state.runs[step_id].limit.amount
                 else:
-                    assert state.share is not None
-                    floor = state.share.amount if state.floor is None else state.floor.at_most(state.share.amount)
-                    assert state.stakes or floor.less(reserved).nothing
+                    share = state.share_of(step_id)
+                    assert share is not None
+                    floor = share.amount if state.floor is None else state.floor.at_most(share.amount)
+                    assert floor.less(reserved).nothing
+                    assert state.reserve_of(PLAN.step(step_id)).less(reserved).nothing
 
     @invariant()
     def everything_spent_anywhere_is_within_the_sessions_limit(self) -> None:

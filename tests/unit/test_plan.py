@@ -194,11 +194,11 @@ def test_steps_start_with_the_shares_that_a_person_gave_and_even_parts_of_the_re
 ) -> None:
     plan = sharing(*shares)
     assert share_errors(plan, left) == ()
-    assert list(plan_shares(plan, left, Limit(tokens=90_000)).values()) == [Limit(tokens=each) for each in tokens]
+    assert list(plan_shares(plan, left, Limit(tokens=90_000), {}).values()) == [Limit(tokens=each) for each in tokens]
 
 
 def test_a_share_in_one_unit_leaves_the_other_even() -> None:
-    first, second, *_ = plan_shares(sharing("$0.40", "70k", "", ""), BOTH, BOTH).values()
+    first, second, *_ = plan_shares(sharing("$0.40", "70k", "", ""), BOTH, BOTH, {}).values()
     assert first == Limit(tokens=10_000, micro_usd=400_000)
     assert second == Limit(tokens=70_000, micro_usd=200_000)
 
@@ -228,11 +228,20 @@ LEFT = st.builds(Limit, tokens=st.integers(0, 10**9), micro_usd=st.none() | st.i
 GIVEN = st.sampled_from(["", "1k", "40k", "5%", "33%", "34%", "100%", "$0.50", "1k+$0.01"])
 
 
-@given(st.tuples(GIVEN, GIVEN, GIVEN, GIVEN), LEFT, LEFT)
-def test_shares_that_fit_never_pass_what_is_left(shares: tuple[str, ...], left: Limit, agent: Limit) -> None:
+RESERVE = st.integers(0, 10**9)
+
+
+@given(st.tuples(GIVEN, GIVEN, GIVEN, GIVEN), LEFT, LEFT, RESERVE, RESERVE)
+def test_shares_that_fit_never_pass_what_is_left(
+    shares: tuple[str, ...], left: Limit, agent: Limit, analysis: int, writing: int
+) -> None:
     plan = sharing(*shares)
     if not share_errors(plan, left):
-        parts = plan_shares(plan, left, agent).values()
+        reserves = {
+            role: Amount(tokens=least, micro_usd=least)
+            for role, least in (("analysis", analysis), ("writing", writing))
+        }
+        parts = plan_shares(plan, left, agent, reserves).values()
         assert left.covers(sum((part.amount for part in parts), Amount()))
 
 

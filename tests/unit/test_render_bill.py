@@ -48,6 +48,8 @@ of these, compactions
   research-1  no. 2        1     10        0           0       2   $0.000005
 
 96.4% of the input was read from the provider's cache
+counts as spent: 556,824 tokens of input, cache writes and output
+with what may have been billed without a reply: 565,824 tokens and $12.345693
 research-1: turn-7 has no reply so far; possibly billed, 9,000 tokens at most\
 """)
 
@@ -100,6 +102,8 @@ of these, compactions
     cache: 0 written, 0 read
 
 96.4% of the input was read from the provider's cache
+counts as spent: 556,824 tokens of input, cache writes and output
+with what may have been billed without a reply: 565,824 tokens and $12.345693
 research-1: turn-7 has no reply so far; possibly billed, 9,000 tokens at most\
 """)
 
@@ -131,3 +135,10 @@ price unknown: local::m; a file that WAYSTATION_PRICES names can say it\
     free = Paid(agent="plan", charge=turn("plan").charge.model_copy(update={"model": "free", "cost_micro_usd": 0}))
     assert "price unknown" not in bill_text(bill([free], [unanswered("free", tokens)]), 80)
     assert "price unknown: dear;" in bill_text(bill([free], [unanswered("dear", tokens)]), 80)
+
+
+def test_the_parts_of_a_bill_add_up_by_column_to_what_counts_as_spent() -> None:
+    made = paid()
+    assert sum((line.usage for line in made.lines), Usage()) == made.total.usage
+    assert made.counted == Amount(tokens=1_264 + 456_789 + 98_771 + 9_000, micro_usd=made.total.cost_micro_usd or 0)
+    assert "counts as spent: 556,824 tokens of input, cache writes and output" in bill_text(made, 80)

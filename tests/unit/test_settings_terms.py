@@ -3,7 +3,7 @@ from datetime import date
 import pytest
 from pydantic import SecretStr
 
-from waystation.domain.amount import Limit, read_limit
+from waystation.domain.amount import Amount, Limit, read_limit
 from waystation.domain.budget import Mode
 from waystation.domain.errors import BadInput
 from waystation.domain.models import OFFLINE_MODEL, PRICES
@@ -11,7 +11,7 @@ from waystation.domain.presets import Preset
 from waystation.domain.task import TaskRequest, TaskTerms
 from waystation.impossible_terms import CONTRACT_TOKENS, PROMPT_TOKENS
 from waystation.settings import Settings
-from waystation.terms import task_terms, warnings_about
+from waystation.terms import bought_text, task_terms, warnings_about
 
 WITH_KEY = SecretStr("sk-ant-1")
 FIRST_TURN = PROMPT_TOKENS + CONTRACT_TOKENS
@@ -37,7 +37,7 @@ def terms_of(request: TaskRequest, settings: Settings) -> TaskTerms:
 @pytest.mark.parametrize(
     ("request_", "model", "window"),
     [
-        pytest.param(asked(), "claude-sonnet-5-5", 50_000, id="half of the agent's budget"),
+        pytest.param(asked(agent_budget=20_000), "claude-sonnet-5-5", 200_000, id="whatever the budget"),
         pytest.param(asked(window=12_000), "claude-sonnet-5-5", 12_000, id="what was asked for"),
         pytest.param(asked(agent_budget=10_000_000), "claude-sonnet-5-5", 200_000, id="the cap"),
         pytest.param(
@@ -61,9 +61,12 @@ def test_a_context_is_full_at_three_quarters_and_is_compacted_to_half_of_that() 
     assert (agent.trigger, agent.target) == (30_000, 15_000)
 
 
-@pytest.mark.parametrize(("window", "max_output"), [(100_000, 8_000), (12_000, 3_000), (4_000, 1_000)])
+@pytest.mark.parametrize(("window", "max_output"), [(100_000, 16_000), (12_000, 3_000), (4_000, 1_000)])
 def test_a_reply_is_at_most_a_quarter_of_the_window(window: int, max_output: int) -> None:
-    assert terms_of(asked(window=window, agent_budget=400_000), Settings()).agent.max_output == max_output
+    assert (
+        terms_of(asked(window=window, agent_budget=400_000), Settings(anthropic_api_key=WITH_KEY)).agent.max_output
+        == max_output
+    )
 
 
 def test_without_a_key_no_model_of_a_provider_is_named() -> None:
@@ -79,7 +82,7 @@ def test_usual_terms_are_not_warned_about() -> None:
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        (asked(budget=100_000), "covers fewer than 5 turns with a full window of 50,000"),
+        (asked(budget=100_000), "25,000 tokens of it are kept for writing, less than a full report takes"),
         (asked(budget=10_000, agent_budget=8_000, mode=Mode.HARD), "In mode hard, 10,000 tokens"),
         (asked(budget=90_000), "One agent may spend 100,000 tokens, but the whole task has only 90,000"),
     ],
@@ -89,7 +92,7 @@ def test_terms_that_will_disappoint_are_warned_about(request_: TaskRequest, word
 
 
 def test_a_late_trigger_is_warned_about() -> None:
-    words = "full at 47,500 of 50,000 tokens leaves no room"
+    words = "full at 163,217 of 171,808 tokens leaves no room"
     assert words in " ".join(warnings_about(terms_of(asked(), Settings(trigger_percent=95))))
     assert warnings_about(terms_of(asked(), Settings(trigger_percent=94))) == ()
 
@@ -110,7 +113,7 @@ def preset(name: Preset, **asked_for: object) -> TaskTerms:
     [
         (Preset.QA, 25_000, 18_750, 30, (2, 10), None, 600_000),
         (Preset.DEBUGGING, 75_000, 63_750, 100, (5, 30), None, 600_000),
-        (Preset.LONG, 50_000, 37_500, 75, (3, 20), 1_000, 300_000),
+        (Preset.LONG, 171_808, 128_856, 75, (3, 20), 1_000, 300_000),
     ],
 )
 def test_the_numbers_of_a_preset_reach_the_agent(
@@ -152,13 +155,22 @@ def test_a_model_that_nobody_knows_is_warned_about() -> None:
     [
         ({"mode": "hard", "unattended": {"answer_within": "PT1H"}}, "mode hard makes none: use --mode approval"),
         ({"budget": {"micro_usd": 2_000_000}, "unattended": {"top_up": {"amount": 50_000, "times": 3}}}, r"\$2.00"),
-        ({"unattended": {"top_up": {"amount": {"micro_usd": 50_000}, "times": 3}}}, "--top-up in dollars"),
-        ({"budget": {"micro_usd": 1_000}}, "a window of .* give --agent-budget"),
+        (
+            {"budget": 600_000, "unattended": {"top_up": {"amount": {"micro_usd": 50_000}, "times": 3}}},
+            "--top-up in dollars",
+        ),
+        ({"budget": {"micro_usd": 1_000}}, "pays for a first request of 24 tokens.* give --agent-budget"),
         ({"ceiling": 599_999}, "--ceiling is 599,999 tokens, .* is 600,000 tokens already"),
-        ({"ceiling": {"micro_usd": 9_000_000}}, "--ceiling in dollars stops no grant to a budget of 600,000 tokens"),
+        (
+            {"budget": 600_000, "ceiling": {"micro_usd": 9_000_000}},
+            "--ceiling in dollars stops no grant to a budget of 600,000 tokens",
+        ),
         ({"budget": {"tokens": 9_000, "micro_usd": 9_000_000}, "ceiling": {"micro_usd": 1}}, "--ceiling is "),
         ({"window": 3_000}, "a window of 3,000 tokens is full at 2,250, .* begins with about 2,8.*: give --window 3,8"),
-        ({"agent_budget": 4_000}, "a window of 2,000 tokens .* give --agent-budget 7,6.. tokens or more"),
+        (
+            {"agent_budget": 4_000},
+            "pays for a first request of 1,500 tokens.* give --agent-budget 7,6.. tokens or more",
+        ),
         ({"window": 9_000, "instructions": "Word by word. " * 2_000}, "begins with about 10,.* give --window 14,"),
     ],
 )
@@ -177,7 +189,7 @@ def test_the_least_budget_in_dollars_that_the_refusal_names_is_taken() -> None:
         task(1_000)
     least = read_limit(str(refusal.value).rpartition("--budget ")[2].removesuffix(" or more"))
     assert task(least.amount.micro_usd).agent.trigger > FIRST_TURN
-    with pytest.raises(BadInput, match="a window of"):
+    with pytest.raises(BadInput, match="pays for a first request of"):
         task(least.amount.micro_usd * 99 // 100)
 
 
@@ -202,14 +214,42 @@ def test_a_narrow_window_is_warned_about(window: int, warned: bool) -> None:
     assert (f"A window of {window:,} tokens is narrow: under 8,000, " in warnings) is warned
 
 
-def test_a_small_budget_in_dollars_is_warned_about_for_the_window_that_it_buys() -> None:
+def test_a_small_budget_in_dollars_is_warned_about_for_what_is_kept_for_the_report() -> None:
     request = TaskRequest(question="What?", request_id="r", budget=Limit(micro_usd=400_000))
     warnings = " ".join(
         warnings_about(terms_of(request, Settings(anthropic_api_key=WITH_KEY, agent_model="claude-opus-5-5")))
     )
-    assert "A window of 6,666 tokens is narrow" in warnings
+    assert "$0.10 of it are kept for writing" in warnings
 
 
 def test_a_ceiling_at_the_budget_or_above_in_a_unit_of_it_is_taken() -> None:
     for ceiling in (Limit(tokens=600_000), Limit(tokens=2_000_000)):
         assert terms_of(asked().model_copy(update={"ceiling": ceiling}), Settings()).ceiling == ceiling
+
+
+def test_a_budget_that_nobody_gave_is_in_dollars_where_every_price_is_known_and_else_in_tokens() -> None:
+    nothing = TaskRequest(question="What?", request_id="r")
+    priced = terms_of(nothing, Settings(anthropic_api_key=WITH_KEY))
+    assert (priced.budget, priced.agent_budget.tokens) == (Limit(micro_usd=10_000_000), None)
+    assert terms_of(nothing, Settings()).budget == Limit(tokens=600_000)
+    unknown = terms_of(nothing, Settings(anthropic_api_key=WITH_KEY, agent_model="a-model-without-a-price"))
+    assert unknown.budget == Limit(tokens=600_000)
+    given = TaskRequest(question="What?", request_id="r", agent_budget=Limit(tokens=90_000))
+    assert terms_of(given, Settings(anthropic_api_key=WITH_KEY)).budget == Limit(tokens=600_000)
+
+
+def test_what_a_budget_in_dollars_buys_is_told_and_how_tokens_of_several_models_count() -> None:
+    settings = Settings(anthropic_api_key=WITH_KEY, agent_model="claude-opus-5-5", condense_model="claude-haiku-5-5")
+    today = date(2026, 11, 21)
+    in_dollars = bought_text(terms_of(TaskRequest(question="What?", request_id="r"), settings), today)
+    assert "$10.00 buys claude-opus-5-5 about" in in_dollars
+    in_tokens = TaskRequest(question="What?", request_id="r", budget=Limit(tokens=600_000))
+    assert "counts as much" in bought_text(terms_of(in_tokens, Settings(anthropic_api_key=WITH_KEY)), today)
+
+
+def test_replies_worth_a_call_have_four_thousand_tokens_and_the_writer_has_twice_the_room() -> None:
+    settings = Settings(anthropic_api_key=WITH_KEY)
+    terms = terms_of(TaskRequest(question="What?", request_id="r", budget=Limit(tokens=600_000)), settings)
+    assert {terms.agent_of(role).output_floor for role in ("research", "analysis", "writing")} == {4_000}
+    assert (terms.agent_of("research").max_output, terms.agent_of("writing").max_output) == (16_000, 32_000)
+    assert terms.minimum_reserves == {"analysis": Amount(tokens=25_000), "writing": Amount(tokens=90_000)}

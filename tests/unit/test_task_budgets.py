@@ -24,12 +24,12 @@ def working(budget: Limit, agent: Limit) -> TaskState:
     return state.started(PLAN.step("research-1"), REF, TERMS)
 
 
-def standing(spent: Amount) -> Standing:
-    return Standing(totals=RunTotals(usage=Usage(input=spent.tokens), turns=1, cost_micro_usd=spent.micro_usd))
+def standing(spent: Amount, turns: int = 1) -> Standing:
+    return Standing(totals=RunTotals(usage=Usage(input=spent.tokens), turns=turns, cost_micro_usd=spent.micro_usd))
 
 
-def spent(state: TaskState, spent: Amount, needed: Amount) -> TaskState:
-    return after_leg(state, "research-1", AllowanceSpent(standing=standing(spent), needed=needed))
+def spent(state: TaskState, spent: Amount, needed: Amount, turns: int = 1) -> TaskState:
+    return after_leg(state, "research-1", AllowanceSpent(standing=standing(spent, turns), needed=needed))
 
 
 @given(LIMITS, LIMITS)
@@ -45,14 +45,16 @@ def test_shares_never_pass_what_the_task_has_left_in_any_unit(budget: Limit, age
 @pytest.mark.parametrize(
     ("needed", "drawn"),
     [
-        (Amount(micro_usd=900), Amount(micro_usd=50_000)),
-        (Amount(micro_usd=60_000), Amount(micro_usd=60_000)),
-        (Amount(tokens=900), Amount(tokens=15_000)),
-        (Amount(tokens=900, micro_usd=900), Amount(tokens=15_000, micro_usd=50_000)),
+        (Amount(micro_usd=900), Amount(micro_usd=50_900)),
+        (Amount(micro_usd=60_000), Amount(micro_usd=110_000)),
+        (Amount(tokens=900), Amount(tokens=15_900)),
+        (Amount(tokens=900, micro_usd=900), Amount(tokens=15_900, micro_usd=50_900)),
         (Amount(tokens=900, micro_usd=560_001), Amount()),
     ],
 )
-def test_a_spent_agent_draws_half_a_share_in_the_units_that_it_lacks(needed: Amount, drawn: Amount) -> None:
+def test_a_spent_agent_draws_what_it_needs_and_half_a_share_in_the_units_that_it_lacks(
+    needed: Amount, drawn: Amount
+) -> None:
     budget, agent = Limit(tokens=200_000, micro_usd=1_000_000), Limit(tokens=30_000, micro_usd=100_000)
     state = spent(working(budget, agent), Amount(tokens=29_500, micro_usd=99_500), needed)
     after, given_out = from_task(state, "research-1")
@@ -64,12 +66,12 @@ def test_a_spent_agent_draws_half_a_share_in_the_units_that_it_lacks(needed: Amo
 @pytest.mark.parametrize(
     ("needed", "wanted"),
     [
-        (Amount(micro_usd=900), Amount(micro_usd=100_000)),
-        (Amount(tokens=900), Amount(tokens=30_000)),
-        (Amount(tokens=900, micro_usd=200_000), Amount(tokens=30_000, micro_usd=200_000)),
+        (Amount(micro_usd=900), Amount(micro_usd=100_900)),
+        (Amount(tokens=900), Amount(tokens=30_900)),
+        (Amount(tokens=900, micro_usd=200_000), Amount(tokens=30_900, micro_usd=300_000)),
     ],
 )
-def test_an_agent_asks_in_the_units_that_it_lacks_for_its_share_again_or_for_what_it_needs(
+def test_an_agent_asks_in_the_units_that_it_lacks_for_what_it_needs_and_its_share_again(
     needed: Amount, wanted: Amount
 ) -> None:
     agent = Limit(tokens=30_000, micro_usd=100_000)
@@ -86,7 +88,7 @@ def test_an_answer_of_the_session_in_dollars_raises_the_task_once() -> None:
     answer = SessionAnswer(ask_id="task-1/research-1-1", amount=Amount(micro_usd=100_000))
     answered = state.session_answered(answer).session_answered(answer)
     assert answered.account.limit == Limit(micro_usd=540_000)
-    assert from_task(answered, "research-1")[1] == Amount(micro_usd=50_000)
+    assert from_task(answered, "research-1")[1] == Amount(micro_usd=50_900)
 
 
 def test_people_see_spent_and_reserved_in_both_units() -> None:
@@ -114,7 +116,7 @@ def test_a_spent_agent_borrows_of_steps_to_come_down_to_what_each_needs() -> Non
     while (helped := drawn(state, "research-1")) is not None:
         limits.append(helped.runs["research-1"].limit.tokens or 0)
         state = spent(helped, Amount(tokens=limits[-1] - 500), Amount(tokens=6_000))
-    assert limits == [30_000, 40_000, 50_000, 60_000, 68_000]
+    assert limits == [36_000, 52_000, 68_000]
     to_come = [step.id for step in PLAN.steps if step.id not in state.runs]
     assert [state.account.reserved[step_id] for step_id in to_come] == [FLOOR] * 3
     assert state.account.unreserved == Limit(tokens=0)
@@ -122,43 +124,48 @@ def test_a_spent_agent_borrows_of_steps_to_come_down_to_what_each_needs() -> Non
     assert [step.limit.tokens for step in shown] == [68_000, 4_000, 4_000, 4_000]
 
 
-def needing_floors(likely: int) -> TaskState:
-    """Nothing but floors is left, and the agent's two calls so far have cost so much each."""
-    state = TaskState(account=Account(limit=Limit(tokens=80_000)), floor=FLOOR, stakes=True)
-    state = state.planned(PLAN, RunTotals(), (), Limit(tokens=90_000)).started(PLAN.step("research-1"), REF, TERMS)
+TOKENS = st.integers(0, 600_000)
+
+
+@given(TOKENS, TOKENS, st.lists(st.tuples(TOKENS, TOKENS), max_size=12), TOKENS, TOKENS)
+def test_whatever_agents_draw_no_role_starts_with_less_than_its_minimum_reserve(
+    budget: int, agent: int, draws: list[tuple[int, int]], analysis: int, writing: int
+) -> None:
+    reserves = {"analysis": Amount(tokens=analysis), "writing": Amount(tokens=writing)}
+    state = TaskState(account=Account(limit=Limit(tokens=budget)), floor=FLOOR, minimum_reserves=reserves)
+    state = state.planned(PLAN, RunTotals(), (), Limit(tokens=agent)).started(PLAN.step("research-1"), REF, TERMS)
+    least = {step.id: state.reserve_of(step) for step in PLAN.steps}
+    if analysis + writing <= budget:
+        assert [least[step.id] for step in PLAN.steps] == [reserves.get(step.role, Amount()) for step in PLAN.steps]
+    for used, needed in draws:
+        limit = state.runs["research-1"].limit.tokens or 0
+        state = spent(state, Amount(tokens=min(used, limit)), Amount(tokens=needed))
+        state = drawn(state, "research-1") or state
+        assert state.account.limit.covers(state.account.spent + state.account.held)
     for step in PLAN.steps[1:]:
-        account = state.account.carve(step.id, "research-1", Amount(tokens=16_000))
-        run = state.runs["research-1"].model_copy(update={"limit": Limit(tokens=account.reserved["research-1"].tokens)})
-        state = state.with_(account=account, runs={"research-1": run})
-    used = RunTotals(usage=Usage(input=64_000), turns=64_000 // likely)
-    return after_leg(state, "research-1", AllowanceSpent(standing=Standing(totals=used), needed=Amount(tokens=9_000)))
+        begun = state.started(step, REF, TERMS).runs[step.id]
+        assert begun.limit.covers(least[step.id])
 
 
-def test_floors_back_a_call_that_is_unlikely_to_cost_them_and_are_whole_again_after_it() -> None:
-    state = needing_floors(likely=4_000)
-    assert drawn(state.with_(stakes=False), "research-1") is None
-    backed = drawn(state, "research-1")
-    assert backed is not None
-    assert backed.runs["research-1"].limit == Limit(tokens=68_000 + 9_000)
-    assert [backed.account.reserved[step.id].tokens for step in PLAN.steps[1:]] == [0, 0, 3_000]
-    assert backed.account.limit == state.account.limit
-    cheap = spent(backed, Amount(tokens=66_000), Amount(tokens=500))
-    assert [cheap.account.reserved[step.id] for step in PLAN.steps[1:]] == [FLOOR] * 3
-    assert cheap.runs["research-1"].limit == Limit(tokens=68_000)
-    assert cheap.runs["research-1"].needed == Amount(tokens=9_500), "what is left is less by what it had to give back"
-    assert drawn(cheap, "research-1") is None, "a likely call would cost the floors"
+@pytest.mark.parametrize("needed", [900, 60_000, 250_000])
+def test_a_grant_of_what_was_asked_pays_for_ten_turns_at_the_pace_so_far(needed: int) -> None:
+    state = spent(
+        working(Limit(tokens=900_000), Limit(tokens=30_000)), Amount(tokens=28_000), Amount(tokens=needed), turns=7
+    )
+    asked = state.request_for("research-1", NOON)
+    granted = state.granted("research-1", asked.asked).runs["research-1"]
+    assert asked.asked == Amount(tokens=needed + 10 * 4_000)
+    assert granted.left == Amount(tokens=2_000 + needed + 10 * 4_000)
 
 
-def test_a_call_that_costs_its_worst_case_costs_floors_and_no_limit() -> None:
-    backed = drawn(needing_floors(likely=4_000), "research-1")
-    assert backed is not None
-    dear = after_leg(backed, "research-1", Finished(standing=standing(Amount(tokens=76_000))))
-    assert [dear.account.reserved[step.id].tokens for step in PLAN.steps[1:]] == [1_000, 0, 3_000]
-    assert dear.account.limit.covers(dear.account.spent + dear.account.held)
-
-
-def test_floors_back_no_call_that_is_likely_to_cost_them() -> None:
-    assert drawn(needing_floors(likely=4_001), "research-1") is None
+def test_a_request_says_what_finishing_may_take_by_the_steps_to_come_and_the_pace() -> None:
+    state = working(Limit(tokens=200_000), Limit(tokens=30_000)).started(PLAN.steps[1], REF, TERMS)
+    state = after_leg(state, PLAN.steps[1].id, Finished(standing=standing(Amount(tokens=80_000))))
+    state = spent(state, Amount(tokens=29_500), Amount(tokens=900))
+    asked = state.request_for("research-1", NOON)
+    assert asked.outlook is not None
+    # Two steps to come hold 30,000 tokens each, and a finished one took 80,000.
+    assert asked.outlook.finishing.tokens == asked.asked.tokens + 2 * 50_000
 
 
 def test_a_share_that_a_person_gave_is_reserved_whole_and_lent_to_nobody() -> None:
@@ -170,7 +177,7 @@ def test_a_share_that_a_person_gave_is_reserved_whole_and_lent_to_nobody() -> No
     while (helped := drawn(state, "research-1")) is not None:
         limit = helped.runs["research-1"].limit.tokens or 0
         state = spent(helped, Amount(tokens=limit - 500), Amount(tokens=6_000))
-    assert [state.account.reserved[step.id].tokens for step in PLAN.steps[1:]] == [5_000, 5_000, 25_000]
+    assert [state.account.reserved[step.id].tokens for step in PLAN.steps[1:]] == [4_000, 4_000, 25_000]
     assert state.share_of(PLAN.steps[3].id) == Limit(tokens=25_000)
 
 
@@ -202,7 +209,7 @@ def test_a_step_that_begins_has_its_share_again_as_far_as_others_have_handed_bac
     assert helped is not None
     done = after_leg(helped, "research-1", Finished(standing=standing(Amount(tokens=25_000))))
     begun = done.started(PLAN.steps[1], REF, TERMS)
-    assert [held.tokens for held in helped.account.reserved.values()] == [30_000, 16_667, 16_666, 16_667]
+    assert [held.tokens for held in helped.account.reserved.values()] == [36_000, 14_667, 14_666, 14_667]
     assert begun.runs[PLAN.steps[1].id].limit == Limit(tokens=20_000)
     assert begun.account.limit.covers(begun.account.spent + begun.account.held)
 

@@ -55,11 +55,11 @@ def thinking_terms(tokens: int | None, window: int = 100_000) -> AgentTerms:
     )
 
 
-@given(st.integers(LEAST_THINKING, 60_000), st.integers(0, 80_000), st.integers(1_000, 200_000))
+@given(st.integers(LEAST_THINKING, 60_000), st.integers(0, 80_000), st.integers(0, 200_000))
 def test_a_reply_always_has_room_beside_the_thinking_whatever_an_agent_is_left_with(
-    thinking: int, most: int, window: int
+    thinking: int, most: int, budget: int
 ) -> None:
-    narrowed = thinking_terms(thinking).thinking_at_most(most).narrowed(window)
+    narrowed = thinking_terms(thinking).thinking_at_most(most).with_replies_for(budget)
     assert LEAST_THINKING <= budgeted(narrowed.thinking) <= max(LEAST_THINKING, min(thinking, most))
     assert narrowed.output_floor == budgeted(narrowed.thinking) + 256
     assert narrowed.output_floor <= narrowed.max_output <= budgeted(narrowed.thinking) + 8_000

@@ -14,6 +14,8 @@ from waystation.agents.charges import MeteredModel
 from waystation.agents.roles import Desk, role_prompt
 from waystation.agents.summariser import CondensingModel, Middle, Summariser, SummaryResult
 from waystation.agents.tools.documents import FILE_READERS
+from waystation.domain.amount import Amount
+from waystation.domain.budget import Bound
 from waystation.domain.compaction.constraints import STEP
 from waystation.domain.compaction.gate import Accepted, Rejected
 from waystation.domain.compaction.history import view, with_record
@@ -38,6 +40,7 @@ from waystation.domain.errors import HookFailed
 from waystation.domain.layers import asked_of
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import Passage
+from waystation.domain.models import worst_rates
 from waystation.domain.passages import make_passages
 from waystation.domain.privacy import Place
 from waystation.domain.transcript import Charge, Compaction, Fence, Summarised, SummaryFailed, Transcript
@@ -67,6 +70,9 @@ class CompactionHooks:
 
 
 NO_HOOKS = CompactionHooks()
+NO_MONEY_FOR_SUMMARY = (
+    "No summary was bought: what the agent has left is kept for its own calls, and what had to go was hidden."
+)
 
 
 async def unfinished(store: Store, run: RunRef) -> str:
@@ -186,13 +192,29 @@ class Job:
 
     async def _summarise_unless_hopeless(self, rung: Summarise) -> CompactionOutcome:
         """A summary that is likely to fail as the last one did is not asked for."""
-        if why := why_no_summary(self.transcript):
+        if why := why_no_summary(self.transcript) or await self._too_little_for_both(rung):
             self.notes.append(why)
         elif self.request.give_up_summary:
             await self._remember(rung, None)
         else:
             return await self._summarise(rung)
         return await self._make_room(skip_summary=True)
+
+    async def _too_little_for_both(self, rung: Summarise) -> str:
+        """Why no summary is bought: what is left would not pay for it and for the agent's next call. Hiding what has to
+        go costs nothing.
+        """
+        request, terms = self.request, self.request.terms
+        totals = await self.condenser.desk.store.totals(request.run.run_id)
+        left = request.limit.after(totals.spent)
+        day = self.condenser.clock().date()
+
+        def worst_case(model: str, prompt: int, reply: int) -> Amount:
+            return Bound(input_tokens=prompt, rates=worst_rates(model, prompt, day, terms.prices)).worst_case(reply)
+
+        summary = worst_case(terms.condense_model, rung.middle_tokens, rung.summary_tokens[1])
+        work = worst_case(terms.model, terms.target, terms.output_floor)
+        return "" if left.covers(summary + work) else NO_MONEY_FOR_SUMMARY
 
     async def _already_done(self, record: Compaction) -> CompactionOutcome:
         """An earlier attempt committed its record: report it as that attempt would have, and bring its passages in."""

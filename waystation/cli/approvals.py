@@ -177,7 +177,7 @@ def too_little(amount: Amount | None, asked: Approval, answer: Answer) -> str:
         return ""
     return (
         f"a grant of {amount_text(amount)} is too little for the next call of {asked.agent}, which may need "
-        f"{amount_text(asked.needed)} more than it has: it will ask again"
+        f"{amount_text(asked.needed)} more than it has: it takes what comes free in its task, or asks again"
     )
 
 

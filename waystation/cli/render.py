@@ -412,6 +412,9 @@ def _price(line: BillLine) -> str:
 def _remarks(bill: Bill) -> list[str]:
     remarks = _open(bill)
     usage = bill.total.usage
+    if bill.possibly_billed:
+        remarks.insert(0, f"with what may have been billed without a reply: {amount_text(bill.counted)}")
+    remarks.insert(0, f"counts as spent: {usage.fresh:,} tokens of input, cache writes and output")
     if usage.searches:
         remarks.append(f"searches of the web by the provider, which are in this cost: {usage.searches:,}")
     if usage.estimated:

@@ -39,7 +39,7 @@ from waystation.domain.task import (
 )
 from waystation.settings import Settings, unknown_variables
 from waystation.task_view import Submitted
-from waystation.terms import choices
+from waystation.terms import bought_text, choices
 
 app = typer.Typer()
 NO_SERVER = "none"
@@ -193,6 +193,8 @@ def tell_terms(settings: Settings, row: TaskRow, documents: int) -> None:
         f"{_agent_budget(terms, chosen)} an agent; "
         f"{_window(terms.agent, chosen)}; {_models(terms.agent, chosen)}"
     )
+    if not terms.offline and (bought := bought_text(terms, row.submitted_at.date())):
+        say(bought)
     for role in step_roles():
         if (own := terms.by_role.get(role)) is not None:
             by = choices(request, settings, role)

@@ -143,7 +143,6 @@ async def _own_tools(desk: Desk, row: TaskRow, step: StepProgress, transcript: T
 
 def _context(row: TaskRow, step: StepProgress, transcript: Transcript, standing: Standing) -> AgentContext:
     terms = row.terms.agent_of(step.role)
-    terms = terms.narrowed(standing.window or terms.window)
     measure = Measure(fixed=standing.fixed, scale=standing.scale)
     demands = {
         **demands_of(transcript, measure, RESULT_LAYERS),

@@ -9,6 +9,7 @@ What a request for money is about: what calls have cost, what more would buy, an
 Counts and ids only: it is part of workflow history.
 """
 
+from collections.abc import Mapping
 from typing import Literal
 
 from waystation.domain.amount import Amount, Limit
@@ -97,6 +98,9 @@ LISTED_NOTES = 20
 MAX_FUTILE_COMPACTIONS = 3
 """Compactions in a row without a turn between them; then what there is gets delivered."""
 
+STRETCH_TURNS, MOST_SHARES = 10, 3
+"""Turns that a request for money pays for at least: a grant of what was asked must not pause again at once."""
+
 CALLS_STAY_OPEN = Delegated | ActionsAsked | ProviderLimit
 """Outcomes of legs after which calls of the last reply may have no results yet."""
 
@@ -117,8 +121,6 @@ class AgentRun(Value):
     totals: RunTotals = RunTotals()
     needed: Amount = Amount()
     """What its next call needs over what is left; nothing of a unit that it has enough of."""
-    staked: dict[str, Amount] = {}
-    """By step to come, what of its floor backs the worst case of the next call, until the leg is over."""
     request_tokens: int = 0
     scale: float = 1.0
     compactions: tuple[CompactionOutcome, ...] = ()
@@ -174,9 +176,26 @@ class AgentRun(Value):
 
     @property
     def wanted(self) -> Amount:
-        """What it asks for when its budget is spent: its share again, in the units that it lacks, or what it needs."""
-        lacks = Limit(tokens=self.needed.tokens or None, micro_usd=self.needed.micro_usd or None)
-        return lacks.counted(self.share.amount).at_least(self.needed)
+        """What it takes when its budget is spent, in the units that it lacks: what its next call needs, and beyond that
+        its share again.
+        """
+        return self._lacking_units.counted(self.share.amount) + self.needed
+
+    @property
+    def proposed(self) -> Amount:
+        """What a person is asked for: the same, or enough for its next `STRETCH_TURNS` turns at the pace so far, so
+        that a grant of it does not pause again at once. At most `MOST_SHARES` of its shares: first turns are dear.
+        """
+        spent, turns, share = self.totals.spent, max(1, self.totals.turns), self.share.amount
+        stretch = Amount(
+            tokens=min(STRETCH_TURNS * spent.tokens // turns, MOST_SHARES * share.tokens),
+            micro_usd=min(STRETCH_TURNS * spent.micro_usd // turns, MOST_SHARES * share.micro_usd),
+        )
+        return self._lacking_units.counted(share.at_least(stretch)) + self.needed
+
+    @property
+    def _lacking_units(self) -> Limit:
+        return Limit(tokens=self.needed.tokens or None, micro_usd=self.needed.micro_usd or None)
 
     def after_leg(self, outcome: LegOutcome) -> "AgentRun":
         """The leg's outcome, taken into the state."""
@@ -235,11 +254,6 @@ class AgentRun(Value):
     def left(self) -> Amount:
         """What it has of its own."""
         return self.limit.after(self.totals.spent).amount
-
-    def given(self, amount: Amount, staked: dict[str, Amount] | None = None) -> "AgentRun":
-        """With so much more, and these floors behind its next call, wherever it is."""
-        floors = self.staked if staked is None else staked
-        return self._with(limit=self.limit.raised(amount), staked=floors)
 
     def after_decision(self, decision: ActionDecision) -> "AgentRun":
         """One of the calls that it waits for is decided on; after the last of them it goes on."""
@@ -418,6 +432,8 @@ class Outlook(Value):
     """What a turn has cost on average, in the units that the agent is limited in."""
     worth: int
     """About how many more turns what is asked for is good for, at that average."""
+    finishing: Amount = Amount()
+    """What the agent and all steps to come may need over what they have, at the pace of the steps that finished."""
     finished: int
     """Steps that delivered."""
     to_come: int
@@ -441,15 +457,20 @@ class Outlook(Value):
         return self.model_copy(update={"room": room, "grantable": room.covers(needed)})
 
 
-def outlook(run: AgentRun, plan: Plan, account: Account, started: frozenset[str], finished: int) -> Outlook:
-    """The outlook of an agent that spent its budget, from its task's account and the ids of the steps that started."""
+def outlook(run: AgentRun, plan: Plan, account: Account, runs: Mapping[str, AgentRun], finished: int) -> Outlook:
+    """The outlook of an agent that spent its budget, from its task's account and the runs of the steps that started."""
+    started = runs.keys()
+    pace = _pace(run, runs)
     spent, calls = run.limit.counted(run.totals.spent), run.totals.turns
     each = Amount(tokens=spent.tokens // calls, micro_usd=spent.micro_usd // calls) if calls else Amount()
     to_come = [step.id for step in plan.steps if step.id not in started]
+    needed = run.limit.counted(run.proposed)
+    finishing = sum((pace.less(account.reserved.get(step_id, Amount())) for step_id in to_come), needed)
     return Outlook(
         calls=calls,
         each=each,
-        worth=_worth(run.wanted, run.needed, each),
+        worth=_worth(run.proposed, run.needed, each),
+        finishing=run.limit.counted(finishing),
         finished=finished,
         to_come=len(to_come),
         kept=sum((account.reserved.get(step_id, Amount()) for step_id in to_come), Amount()),
@@ -457,6 +478,14 @@ def outlook(run: AgentRun, plan: Plan, account: Account, started: frozenset[str]
         needed_by=tuple(step.id for step in plan.steps if run.run.step_id in step.needs),
         unanswered=run.unanswered,
     )
+
+
+def _pace(run: AgentRun, runs: Mapping[str, AgentRun]) -> Amount:
+    """What a step of the task takes: the mean of those that delivered, or what this one has spent so far."""
+    done = [one.totals.spent for one in runs.values() if one.phase == "delivered" and not one.partial]
+    costs = done or [run.totals.spent]
+    both = sum(costs, Amount())
+    return Amount(tokens=both.tokens // len(costs), micro_usd=both.micro_usd // len(costs))
 
 
 def _worth(asked: Amount, needed: Amount, each: Amount) -> int:

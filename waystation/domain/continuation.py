@@ -20,7 +20,7 @@ from waystation.domain.compaction.outcome import ContextEdit
 from waystation.domain.delegation import parent_of, step_of
 from waystation.domain.errors import BadInput
 from waystation.domain.pieces import StateRef
-from waystation.domain.plan import Oversight, Plan, share_out
+from waystation.domain.plan import Oversight, Plan, share_out, share_out_with_reserves
 from waystation.domain.privacy import Policy
 from waystation.domain.reviews import provided
 from waystation.domain.task import Approval, ForkedFrom, Reused, TaskPhase, TaskRef, TaskTerms
@@ -142,9 +142,11 @@ def going_on(ended: TaskState, asked: TaskRewind, agent_budget: Limit) -> tuple[
     for step_id, run in worked.items():
         account = account.take_back(step_id, run.totals.spent)
     share = share_out(account.unreserved, agent_budget, len(again))
+    roles = {step.id: step.role for step in plan.steps if step.id in again}
+    shares = share_out_with_reserves(account.unreserved, agent_budget, roles, ended.minimum_reserves)
     for step_id in again:
-        account = account.reserve(step_id, share.amount)
-    reopened = {step_id: run.reopened(share) for step_id, run in worked.items()}
+        account = account.reserve(step_id, shares[step_id].amount)
+    reopened = {step_id: run.reopened(shares[step_id]) for step_id, run in worked.items()}
     edit = _edit(reopened[asked.agent], asked)
     agent = reopened.pop(asked.agent).with_edit(edit)
     untouched = {step_id: run for step_id, run in ended.runs.items() if step_id not in again}

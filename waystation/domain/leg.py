@@ -21,6 +21,21 @@ from waystation.domain.roles import AgentRole, step_roles
 from waystation.domain.value import Value
 from waystation.domain.work import Made
 
+MIN_REPLY_TOKENS = 4_000
+"""A reply that may be shorter than this is cut in the middle of a thought or a tool call."""
+SMALLEST_REPLY_TOKENS = 256
+REPLY_PART = 16
+"""The shortest reply that is worth a call is at most this part of an agent's budget."""
+
+
+def least_reply(affordable: int | None) -> int:
+    """Tokens of the shortest reply that is worth a call, of an agent whose budget pays for so many tokens of reply in
+    all; None: for any number.
+    """
+    if affordable is None:
+        return MIN_REPLY_TOKENS
+    return max(SMALLEST_REPLY_TOKENS, min(MIN_REPLY_TOKENS, affordable // REPLY_PART))
+
 
 class RunRef(Value):
     """Which agent run this is. `tenant` and `session` are hashes; their names live in the store."""
@@ -73,7 +88,7 @@ class AgentTerms(Value):
     thinking: ThinkingSetting | None = None
     max_output: int = 4_000
     """Most tokens of one reply, its thinking included."""
-    output_floor: int = 256
+    output_floor: int = 4_000
     """Under this a reply is not worth a call: the leg ends instead. More than the tokens set aside for thinking."""
     turn_limit: int = 12
     """Turns of one leg."""
@@ -101,18 +116,12 @@ class AgentTerms(Value):
             recents=self.recents,
         )
 
-    def narrowed(self, window: int) -> "AgentTerms":
-        """For an agent with less to spend: a smaller window, that is full at the same share of it."""
-        if window >= self.window:
-            return self
-        return self.model_copy(
-            update={
-                "window": window,
-                "trigger": self.trigger * window // self.window,
-                "target": self.target * window // self.window,
-                "max_output": max(self.output_floor, min(self.max_output, window // 4 + budgeted(self.thinking))),
-            }
-        )
+    def with_replies_for(self, tokens: int) -> "AgentTerms":
+        """For an agent with a small budget: its shortest reply that is worth a call is no larger part of it than in
+        `least_reply`.
+        """
+        aside = budgeted(self.thinking)
+        return self.model_copy(update={"output_floor": min(self.output_floor, aside + least_reply(tokens))})
 
     def thinking_at_most(self, tokens: int) -> "AgentTerms":
         """For an agent with less to spend: fewer tokens set aside for thinking, where some are, and no less than a

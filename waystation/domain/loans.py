@@ -7,8 +7,8 @@ from datetime import datetime
 
 from waystation.domain.agent_run import AgentRun
 from waystation.domain.amount import Amount
-from waystation.domain.budget import Mode
 from waystation.domain.delegation import parent_of
+from waystation.domain.plan import Step
 from waystation.domain.task import Approval, TaskTerms
 from waystation.domain.task_state import HELD_FOR, TaskState
 
@@ -16,9 +16,8 @@ FREED = "money came free, and it goes on with that"
 
 
 def lending(state: TaskState, terms: TaskTerms) -> TaskState:
-    """With how its agents share money. Floors back calls only where a person can make good one that costs its worst."""
-    stakes = terms.asks_last and terms.mode is Mode.APPROVAL
-    return state.with_(floor=terms.floor, patient=terms.asks_last, stakes=stakes)
+    """With how its agents share money."""
+    return state.with_(floor=terms.floor, minimum_reserves=terms.minimum_reserves, patient=terms.asks_last)
 
 
 def drawn(state: TaskState, step_id: str) -> TaskState | None:
@@ -27,7 +26,7 @@ def drawn(state: TaskState, step_id: str) -> TaskState | None:
         return helped
     state, amount = from_task(state, step_id)
     if amount.nothing:
-        return _staked(state, step_id)
+        return None
     return state.with_run(state.runs[step_id].after_grant(amount))
 
 
@@ -44,35 +43,11 @@ def from_task(state: TaskState, step_id: str) -> tuple[TaskState, Amount]:
     return state.with_(account=account), amount
 
 
-def _staked(state: TaskState, step_id: str) -> TaskState | None:
-    """The state in which all that others can spare pays for what the run's calls have cost on average, and floors of
-    steps to come back the next one's worst case, of which a provider's cache mostly has the rest: they have them again
-    when the leg is over. None where that is too little.
-    """
-    run, free, spare = state.runs[step_id], state.account.unreserved.amount, _spare(state, step_id)
-    turns, spent = run.totals.turns, run.totals.spent
-    if state.floor is None or not (state.stakes and turns) or run.halted or run.unanswered:
-        return None
-    there = run.needed.at_most(free + sum(spare.values(), Amount()))
-    likely = Amount(tokens=spent.tokens // turns, micro_usd=spent.micro_usd // turns)
-    if not run.limit.counted(likely).less(run.left + there).nothing:
-        return None
-    state = _borrowed(state, step_id, there.less(free), spare)
-    account, _ = state.account.draw(step_id, free.at_most(there))
-    lacks, staked = run.needed.less(there), dict[str, Amount]()
-    for name in _to_come(state):
-        part = account.reserved.get(name, Amount()).at_most(lacks)
-        account, lacks, staked[name] = account.carve(name, step_id, part), lacks.less(part), part
-    if not lacks.nothing:
-        return None
-    return state.with_(account=account).with_run(run.after_grant(run.needed).given(Amount(), staked))
-
-
-def _to_come(state: TaskState) -> list[str]:
-    """Ids of steps that have not begun, but for those to which a person gave their shares."""
+def _to_come(state: TaskState) -> list[Step]:
+    """Steps that have not begun, but for those to which a person gave their shares."""
     begun, given = state.runs.keys() | state.shelved.keys(), state.oversight.shares
     steps = () if state.plan is None else state.plan.steps
-    return [step.id for step in steps if step.id not in begun and not (step.share and step.id in given)]
+    return [step for step in steps if step.id not in begun and not (step.share and step.id in given)]
 
 
 FLOOR_PART = 4
@@ -108,7 +83,8 @@ def _spare(state: TaskState, step_id: str) -> dict[str, Amount]:
     cheapest = min(finished, key=lambda spent: (spent.tokens, spent.micro_usd), default=Amount())
     learned = Amount(tokens=cheapest.tokens // FLOOR_PART, micro_usd=cheapest.micro_usd // FLOOR_PART)
     asked = {request.agent for request in state.pending}
-    keeps = dict.fromkeys(_to_come(state), state.floor.at_least(learned))
+    least = state.floor.at_least(learned)
+    keeps = {step.id: least.at_least(state.reserve_of(step)) for step in _to_come(state)}
     keeps[HELD_FOR] = state.planning.spent
     for name, run in state.runs.items():
         if run.phase == "spent" and not run.halted and name != step_id and name not in asked:
@@ -164,9 +140,9 @@ def _from_parent(state: TaskState, step_id: str) -> TaskState | None:
 def _taken(run: AgentRun, left: Amount) -> Amount:
     """What a run takes of what somebody has left; nothing where that is too little for its next call.
 
-    Half of what it wants, so that several can draw before one is refused.
+    Beyond its next call half of what it wants, so that several can draw before one is refused.
     """
     if not run.needed.less(left).nothing:
         return Amount()
-    half = Amount(tokens=run.wanted.tokens // 2, micro_usd=run.wanted.micro_usd // 2)
-    return half.at_least(run.needed).at_most(left)
+    more = run.wanted.less(run.needed)
+    return (run.needed + Amount(tokens=more.tokens // 2, micro_usd=more.micro_usd // 2)).at_most(left)

@@ -5,7 +5,7 @@ A change of a plan at work: steps that have not begun may come, go or get anothe
 What looks over the work of a task: revisions of its plan, reviews of its report. Numbers and ids, no text.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from itertools import count
 from typing import Annotated
@@ -215,21 +215,33 @@ def share_errors(plan: Plan, left: Limit) -> tuple[str, ...]:
     return tuple(errors)
 
 
-def plan_shares(plan: Plan, left: Limit, agent_budget: Limit) -> dict[str, Limit]:
-    """What each step starts with, of a plan to whose steps a person gave shares that fit: those, and even parts of the
-    rest in each unit.
+def plan_shares(plan: Plan, left: Limit, agent_budget: Limit, reserves: Mapping[str, Amount]) -> dict[str, Limit]:
+    """What each step starts with: the share that a person gave it, which fits, and of the rest in each unit what
+    `share_out_with_reserves` says.
     """
-    given = [given_share(step.share, left) if step.share else Limit() for step in plan.steps]
-    tokens = _parts([share.tokens for share in given], left.tokens, agent_budget.tokens)
-    dollars = _parts([share.micro_usd for share in given], left.micro_usd, agent_budget.micro_usd)
-    both = zip(plan.steps, tokens, dollars, strict=True)
-    return {step.id: Limit(tokens=own, micro_usd=micro_usd) for step, own, micro_usd in both}
+    given = {step.id: given_share(step.share, left) if step.share else Limit() for step in plan.steps}
+    wanted = {step.id: Amount() if step.share else reserves.get(step.role, Amount()) for step in plan.steps}
+    tokens = _parts(
+        {step_id: share.tokens for step_id, share in given.items()},
+        left.tokens,
+        agent_budget.tokens,
+        {step_id: least.tokens for step_id, least in wanted.items()},
+    )
+    dollars = _parts(
+        {step_id: share.micro_usd for step_id, share in given.items()},
+        left.micro_usd,
+        agent_budget.micro_usd,
+        {step_id: least.micro_usd for step_id, least in wanted.items()},
+    )
+    return {step_id: Limit(tokens=tokens[step_id], micro_usd=dollars[step_id]) for step_id in given}
 
 
-def _parts(given: Sequence[int | None], left: int | None, own: int | None) -> list[int | None]:
-    rest = None if left is None else left - sum(part or 0 for part in given)
-    even = _share(rest, own, given.count(None))
-    return [even if part is None else part for part in given]
+def _parts(
+    given: Mapping[str, int | None], left: int | None, own: int | None, wanted: Mapping[str, int]
+) -> dict[str, int | None]:
+    rest = None if left is None else left - sum(part or 0 for part in given.values())
+    others = {step_id: wanted[step_id] for step_id, part in given.items() if part is None}
+    return {**given, **_shares(rest, own, others)}
 
 
 def share_out(left: Limit, agent_budget: Limit, steps: int) -> Limit:
@@ -238,6 +250,44 @@ def share_out(left: Limit, agent_budget: Limit, steps: int) -> Limit:
         tokens=_share(left.tokens, agent_budget.tokens, steps),
         micro_usd=_share(left.micro_usd, agent_budget.micro_usd, steps),
     )
+
+
+def share_out_with_reserves(
+    left: Limit, agent_budget: Limit, roles: Mapping[str, str], reserves: Mapping[str, Amount]
+) -> dict[str, Limit]:
+    """What each agent starts with: an even share as `share_out` has it, or its role's minimum reserve if that is more.
+
+    Args:
+        left: What there is to share out.
+        agent_budget: What an agent starts with at most, unless its minimum reserve is more.
+        roles: By id of the step, its role.
+        reserves: By role, what an agent of it needs at least. Where all of them together pass `left`, each gets the
+            same part of its reserve.
+
+    Returns:
+        By id of the step; all together never pass `left`.
+    """
+    wanted = {step_id: reserves.get(role, Amount()) for step_id, role in roles.items()}
+    tokens = _shares(left.tokens, agent_budget.tokens, {step_id: own.tokens for step_id, own in wanted.items()})
+    dollars = _shares(
+        left.micro_usd, agent_budget.micro_usd, {step_id: own.micro_usd for step_id, own in wanted.items()}
+    )
+    return {step_id: Limit(tokens=tokens[step_id], micro_usd=dollars[step_id]) for step_id in roles}
+
+
+def _shares(left: int | None, own: int | None, wanted: Mapping[str, int]) -> dict[str, int | None]:
+    """In one unit. Those whose reserve passes an even share get it; the others share the rest evenly."""
+    if left is not None and (total := sum(wanted.values())) > left:
+        wanted = {step_id: least * left // total for step_id, least in wanted.items()}
+    shares, others = dict[str, int | None](), dict(wanted)
+    while others:
+        even = _share(None if left is None else left - sum(share or 0 for share in shares.values()), own, len(others))
+        above = {step_id: least for step_id, least in others.items() if even is not None and least > even}
+        if not above:
+            return {**shares, **dict.fromkeys(others, even)}
+        shares |= above
+        others = {step_id: least for step_id, least in others.items() if step_id not in above}
+    return shares
 
 
 def _share(left: int | None, own: int | None, steps: int) -> int | None:

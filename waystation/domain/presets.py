@@ -18,6 +18,12 @@ from waystation.domain.value import Input, Value
 REQUEST = "request"
 """The name of the source that is what the person who submits has just written."""
 DEFAULT_BUDGET = Limit(tokens=600_000)
+DEFAULT_PRICED_BUDGET = Limit(micro_usd=10_000_000)
+"""Where every model has a known price: cache reads, most of what a long conversation sends, cost money and no tokens.
+
+50 documents of 8,000 tokens, written to the cache at $5 a million and read again in 200 turns of 60,000 at $0.20, with
+200,000 tokens of replies at $20, come to about $8.40.
+"""
 DEFAULT_AGENT_BUDGET = Limit(tokens=100_000)
 TRIGGER_PERCENT = 75
 
@@ -56,7 +62,7 @@ class Choices(Value):
     budget: Limit = DEFAULT_BUDGET
     agent_budget: Limit = DEFAULT_AGENT_BUDGET
     window: int | None = None
-    """Tokens; None: as large as budget and model allow."""
+    """Tokens; None: as large as the model and the cap allow."""
     mode: Mode = Mode.APPROVAL
     trigger_percent: int = TRIGGER_PERCENT
     """Share of the window from which on a context is full."""
@@ -83,7 +89,7 @@ class Source(NamedTuple):
 
 PRESETS = {
     Preset.QA: Wishes(messages=30, window=25_000, primers=2, recents=10),
-    # A window is at most half of what an agent starts with: without these 150k its window would be 50k.
+    # Long looks at details take more of the budget than the usual share.
     Preset.DEBUGGING: Wishes(
         messages=100, window=75_000, primers=5, recents=30, trigger_percent=85, agent_budget=Limit(tokens=150_000)
     ),

@@ -351,6 +351,16 @@ class Bill(Value):
     """What of another task counts as done here. Its cost is on that task's bill."""
 
     @property
+    def held(self) -> Amount:
+        """What calls without a reply may have cost at most: it counts as spent."""
+        return sum((call.intent.worst_case for call in self.possibly_billed), Amount())
+
+    @property
+    def counted(self) -> Amount:
+        """What counts against the task's budget: the number that is shown as spent. Cache reads are no tokens of it."""
+        return self.held + Amount(tokens=self.total.usage.fresh, micro_usd=self.total.cost_micro_usd or 0)
+
+    @property
     def answers_of_others(self) -> list[str]:
         """Which models were asked for, and which answered in their place."""
         named: dict[str, dict[str, None]] = {}

@@ -36,6 +36,10 @@ class RoleSpec(Value):
     phase: Phase | None = None
     """Where it is always in the same; a step's role goes from phase to phase."""
     activity: AgentActivity = "RunResearchAgent"
+    reserve_tokens: int = 0
+    """Tokens that a step of this role starts with at least, where the task's budget is large enough for it."""
+    reserve_percent: int = 0
+    """The same in percent of the task's budget; the larger of both holds."""
 
 
 _READING = ("list_documents", "search_documents", "read_document", "recall", "expand", "read_stored", "pin_message")
@@ -58,6 +62,7 @@ ROLES: Mapping[str, RoleSpec] = MappingProxyType(
             permissions=frozenset({"read", "note", "hand_in", "delegate", "compute", "foreign"}),
             tools=("read_findings", *_READING, *_NOTING, "submit_analysis", "delegate"),
             activity="RunAnalysisAgent",
+            reserve_tokens=25_000,
         ),
         "writing": RoleSpec(
             step="writes the report",
@@ -67,6 +72,8 @@ ROLES: Mapping[str, RoleSpec] = MappingProxyType(
             permissions=frozenset({"read", "note", "hand_in", "delegate", "foreign"}),
             tools=("read_findings", *_READING, "write_section", "submit_report", "delegate"),
             activity="RunWritingAgent",
+            reserve_tokens=50_000,
+            reserve_percent=15,
         ),
         "reviewing": RoleSpec(prompt="review", phase="verifying"),
     }

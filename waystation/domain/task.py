@@ -238,7 +238,9 @@ class TaskTerms(RoleTerms):
     revision_percent: int | None = None  # Of the budget: what new steps may have that nobody agreed to; None: anything.
     review_plan: bool = False
     floor: Amount | None = None
-    """What each step to come keeps when others borrow from it; None, as in terms of before: shares are walls."""
+    """What a step to come of any role keeps when others borrow from it; None: nothing is lent."""
+    minimum_reserves: dict[str, Amount] = {}
+    """By role, what a step of it starts with at least: it is never lent."""
     asks_last: bool = False
     """Whether nobody is asked for money while an agent of the task can go on; False, as in terms of before."""
     reviews: int = 0

@@ -56,8 +56,8 @@ class TaskState(Value):
     """What a step to come keeps at least when others borrow from it; None: nobody borrows."""
     patient: bool = False
     """Whether a run that lacks money waits for whoever is at work."""
-    stakes: bool = False
-    """Whether floors back the worst case of calls that are unlikely to cost it."""
+    minimum_reserves: dict[str, Amount] = {}
+    """By role, what a step of it starts with at least."""
     runs: dict[str, AgentRun] = {}
     """By step id, once a step was started."""
     shelved: dict[str, AgentRun] = {}
@@ -132,12 +132,12 @@ class TaskState(Value):
         """The plan is there: every step's share is reserved now, so that steps to come keep it."""
         state = self.with_planning(totals)
         account = state.account
-        share, given = share_out(account.unreserved, agent_budget, len(plan.steps)), dict[str, Limit]()
-        if any(step.share for step in plan.steps):
-            if share_errors(plan, account.unreserved):
-                notes = (*notes, UNFIT_SHARES)
-            else:
-                given = plan_shares(plan, account.unreserved, agent_budget)
+        share = share_out(account.unreserved, agent_budget, len(plan.steps))
+        shared = plan
+        if any(step.share for step in plan.steps) and share_errors(plan, account.unreserved):
+            notes, shared = (*notes, UNFIT_SHARES), plan.without_shares()
+        shares = plan_shares(shared, account.unreserved, agent_budget, self.minimum_reserves)
+        given = {step.id: shares[step.id] for step in plan.steps if step.share or shares[step.id] != share}
         for step in plan.steps:
             account = account.reserve(step.id, given.get(step.id, share).amount)
         oversight = state.oversight.with_(shares={**state.oversight.shares, **given})
@@ -167,6 +167,15 @@ class TaskState(Value):
         )
         return state.with_run(run)
 
+    def reserve_of(self, step: Step) -> Amount:
+        """What a step that has not begun starts with at least, as far as its share has it: nobody may borrow of it."""
+        share = self.share_of(step.id) or Limit()
+        least = self.minimum_reserves.get(step.role, Amount())
+        return Amount(
+            tokens=least.tokens if share.tokens is None else min(least.tokens, share.tokens),
+            micro_usd=least.micro_usd if share.micro_usd is None else min(least.micro_usd, share.micro_usd),
+        )
+
     def _made_good(self, step_id: str, share: Limit) -> "TaskState":
         """What was borrowed from a step that begins is held for it again, as far as it is there."""
         lacks = share.amount.less(self.account.reserved.get(step_id, Amount()))
@@ -185,8 +194,7 @@ class TaskState(Value):
 
     def with_run(self, run: AgentRun) -> "TaskState":
         """A run's new state. A delivered run settles its reservation, once. Nearly spent budgets are noted."""
-        state, run = self._unstaked(run)
-        step_id, delivered = run.run.step_id, run.phase == "delivered"
+        state, step_id, delivered = self, run.run.step_id, run.phase == "delivered"
         state = state._settled(run) if delivered else state
         account = state.account
         if step_id in self.done:  # a summary that somebody asked for was under way when it delivered
@@ -195,19 +203,6 @@ class TaskState(Value):
         task = Level("The task", state.totals.spent, account.limit, self._raises())
         agent = Level(step_id, run.totals.spent, run.limit, self._raises(step_id))
         return state.warning(*((task,) if delivered else (agent, task))).resting()
-
-    def _unstaked(self, run: AgentRun) -> tuple["TaskState", AgentRun]:
-        """Floors that backed a call are their steps' again when the leg is over, as far as it has not cost them."""
-        if not run.staked or run.phase == "running":
-            return self, run
-        account, runs = self.account, dict(self.runs)
-        for name, amount in run.staked.items():
-            if name in account.reserved:
-                back = amount.at_most(run.left)
-                account, run = account.carve(run.run.step_id, name, back), run.lending(back)
-                if (begun := runs.get(name)) is not None:
-                    runs[name] = begun.given(back)
-        return self.with_(account=account, runs=runs), run.given(Amount(), {})
 
     def _settled(self, run: AgentRun) -> "TaskState":
         """What a delivered run did not spend is its task's again, or its parent's, which hears how it ended."""
@@ -285,13 +280,13 @@ class TaskState(Value):
         return Approval(
             request_id=f"{step_id}-{number}",
             agent=step_id,
-            asked=run.wanted,
+            asked=run.proposed,
             spent=run.totals.spent,
             limit=run.limit,
             needed=run.needed,
             task_spent=self.totals.spent,
             steps_left=len(plan.steps) - self.steps_done,
-            outlook=outlook(run, plan, self.account, frozenset(self.runs), self.steps_done).under(
+            outlook=outlook(run, plan, self.account, self.runs, self.steps_done).under(
                 ceiling or Limit(), self.account.limit, run.needed
             ),
             reason=run.halted,
@@ -395,10 +390,6 @@ def overtaken(state: TaskState, step_id: str, now: datetime) -> tuple[Approval, 
     )
 
 
-LEAST_WINDOW = 8_000
-"""Tokens. Under this an agent spends more on compactions than on its work."""
-
-
 def taken_on(state: TaskState, parent_id: str, terms: TaskTerms) -> TaskState:
     """The subagents that an agent asked for are among the task's runs, with what is carved from its budget, under the
     terms of their roles. Those that are there already stay as they are.
@@ -424,13 +415,13 @@ def _taken_on(state: TaskState, parent: AgentRun, order: SubagentOrder, terms: A
 
 
 def _terms(terms: AgentTerms, order: SubagentOrder) -> AgentTerms:
-    """A window of half its budget at most, and its share for thinking, so that the worst case of one call does not stop
-    it long before that.
+    """With its share for thinking, and replies that its budget pays for. Its window is its role's: a context is full
+    when the model's window is, not when money is short.
     """
     tokens = order.limit.tokens
     if tokens is None:
         return terms
-    return terms.thinking_at_most(tokens // THINKING_PART).narrowed(max(LEAST_WINDOW, tokens // 2))
+    return terms.thinking_at_most(tokens // THINKING_PART).with_replies_for(tokens)
 
 
 def progressed(state: TaskState, news: SubagentNews) -> TaskState:
