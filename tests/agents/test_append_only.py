@@ -111,7 +111,7 @@ async def test_over_a_whole_run_requests_break_off_at_compactions_alone_and_no_t
         if isinstance(outcome, ContextFull):
             assert (await compressed(office, ScriptedModel([summary()]))).status.made_room
             compacted.append(len(run.server.bodies) + 1)
-            run.ends = len(compacted) == 3
+            run.ends = len(compacted) >= 3
         else:
             assert isinstance(outcome, TurnLimit)
             number = next(told)
