@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -31,6 +31,8 @@ from waystation.domain.models import model_facts
 _BODY: TypeAdapter[Body] = TypeAdapter(Body)
 _SIGNATURE_CHARACTERS = 400
 """About what a real one has: it is sent back with every later request."""
+_EPOCH, _REPLY_TIME = datetime(2026, 11, 28, tzinfo=UTC), timedelta(seconds=5)
+"""The cache's clock moves with every reply: how long prefixes live must not depend on how busy this machine is."""
 _MARK = "cache_control"
 _AGENTS: frozenset[Role] = frozenset({"research", "analysis", "writing"})
 
@@ -105,7 +107,7 @@ class Provider(MessagesServer):
         with self._lock:
             thoughts, read = read_thinking(request)
             if path.endswith("/count_tokens"):
-                return httpx2.Response(200, json={"input_tokens": PrefixCache().charge(read, datetime.now(UTC)).input})
+                return httpx2.Response(200, json={"input_tokens": PrefixCache().charge(read, _EPOCH).input})
             if fault := _fault(request, thoughts):
                 self.refusals.append(fault)
                 return refused(HTTPStatus.BAD_REQUEST, "invalid_request_error", fault)
@@ -115,7 +117,7 @@ class Provider(MessagesServer):
         """Nothing: requests are recorded as they are answered."""
 
     def _answer(self, request: Body, read: Body, thoughts: Sequence[Thought]) -> httpx2.Response:
-        usage = self._cache.charge(read, datetime.now(UTC))
+        usage = self._cache.charge(read, _EPOCH + self._replies * _REPLY_TIME)
         role, name, agent = role_of(request), "", None
         compacted, documents, errors, outdated = False, 0, 0, 0
         if role in _AGENTS:
