@@ -9,12 +9,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, zip_longest
 from operator import itemgetter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from waystation.adapters.tables.engine import Unusable
 from waystation.domain.privacy import Replaced, replaced_in
 from waystation.domain.tables import LINE_COLUMN, Cells, Table, TableText
 from waystation.patterns import proven
+
+if TYPE_CHECKING:
+    import _csv
 
 MOST_COLUMNS = 500
 MOST_CELLS = 20_000_000
@@ -70,7 +73,7 @@ class _Dialect(NamedTuple):
     escapes: bool = False
     """A quotation mark in a cell is written behind a backslash, not twice."""
 
-    def reader(self, lines: Sequence[str]) -> "csv.Reader":
+    def reader(self, lines: Sequence[str]) -> "_csv.Reader":
         """Over these lines."""
         return csv.reader(
             (f"{line}\n" for line in lines),
