@@ -72,7 +72,9 @@ async def test_a_store_that_does_not_answer_now_is_asked_again(office: Office) -
             return await store.waiting(limit, run_id)
 
     away: Store = Away()  # pyright: ignore[reportAssignmentType]: it has all that the store has
-    archive = type(office.archive)(store=away, embedder=office.embedder, memory=office.memory)
+    archive = type(office.archive)(
+        store=away, embedder=office.embedder, memory=office.memory, redactor=office.archive.redactor
+    )
     async with draining(archive, AT_ONCE):
         await until_stored(office, 1)
     assert failures == []

@@ -26,7 +26,7 @@ def asking_run(used: int, calls: int, needed: int, share: int) -> AgentRun:
 
 
 def seen(run: AgentRun) -> Outlook:
-    return outlook(run, Plan(steps=()), Account(limit=Limit()), frozenset(), 0)
+    return outlook(run, Plan(steps=()), Account(limit=Limit()), {}, 0)
 
 
 def calls_made(left: int, worst_case: int, cost: int) -> int:

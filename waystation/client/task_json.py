@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Self
 
 from waystation.domain.agent_run import Outlook
-from waystation.domain.amount import Amount
 from waystation.domain.approvals import Origin
 from waystation.domain.budget import Usage
 from waystation.domain.compaction.outcome import AgentCompaction
@@ -112,10 +111,14 @@ class ApprovalJson(Value):
         """The request, its amounts in tokens and dollars."""
         return cls(
             action=None if approval.action is None else ActionJson.of(approval.action),
-            **_units("asked", approval.asked),
-            **_units("granted", approval.granted),
-            **_units("needed", approval.needed),
-            **_units("spent", approval.spent),
+            asked_tokens=approval.asked.tokens,
+            asked_usd=approval.asked.usd,
+            granted_tokens=approval.granted.tokens,
+            granted_usd=approval.granted.usd,
+            needed_tokens=approval.needed.tokens,
+            needed_usd=approval.needed.usd,
+            spent_tokens=approval.spent.tokens,
+            spent_usd=approval.spent.usd,
             outlook=None if approval.outlook is None else OutlookJson.of(approval.outlook, approval.agent),
             sent_from=None if origin is None else OriginJson(**origin.model_dump()),
             request_id=approval.request_id,
@@ -128,10 +131,6 @@ class ApprovalJson(Value):
             answer_by=approval.answer_by,
             answered_at=approval.answered_at,
         )
-
-
-def _units(name: str, amount: Amount) -> dict[str, int | float]:
-    return {f"{name}_tokens": amount.tokens, f"{name}_usd": amount.usd}
 
 
 class UsageJson(Value):
