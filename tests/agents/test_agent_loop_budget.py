@@ -57,11 +57,11 @@ async def test_the_reply_shrinks_to_what_is_left(office: Office) -> None:
     request = await first_request(office, left=9_999)
     counted = await office.model.count_tokens(request)
     assert counted < bound_of(request)
-    office.limit = Limit(tokens=counted + 1_000)
+    office.limit = Limit(tokens=counted + 5_000)
     model = ScriptedModel([SUBMIT])
     assert isinstance(await office.leg(model), Finished)
     (sent,) = model.requests
-    assert sent.max_output == counted + 1_000 - await office.model.count_tokens(sent)
+    assert sent.max_output == counted + 5_000 - await office.model.count_tokens(sent)
     assert 1_000 - STATUS < sent.max_output < 1_000
 
 
@@ -101,10 +101,10 @@ async def test_the_reply_shrinks_to_the_dollars_left(office: Office) -> None:
     counted = await office.model.count_tokens(await first_request(office))
     rates = worst_rates(TERMS.model, counted, office.clock().date(), TERMS.prices)
     assert rates is not None
-    office.limit = Limit(micro_usd=ceil(counted * rates.input + 1_000 * rates.output))
+    office.limit = Limit(micro_usd=ceil(counted * rates.input + 5_000 * rates.output))
     model = ScriptedModel([SUBMIT])
     assert isinstance(await office.leg(model), Finished)
-    assert 1_000 - STATUS < model.requests[0].max_output < 1_000
+    assert 5_000 - STATUS < model.requests[0].max_output < 5_000
 
 
 async def test_dollars_that_do_not_pay_for_a_call_end_the_leg_and_say_how_many_are_missing(office: Office) -> None:

@@ -14,6 +14,7 @@ from tests.agents.full_context import (
 from tests.agents.office import NAME, TASK, Office
 from tests.unit.histories import prose
 from waystation.agents.charges import MOST_UNANSWERED
+from waystation.agents.condenser import NO_MONEY_FOR_SUMMARY
 from waystation.domain.amount import Limit
 from waystation.domain.budget import Usage
 from waystation.domain.compaction.outcome import Status
@@ -93,38 +94,22 @@ async def test_a_summariser_without_a_reply_is_asked_so_often_and_then_the_conve
     assert outcome.notes[0].endswith("; the last one: cut")
 
 
-async def test_a_summary_whose_call_spent_the_budget_and_brought_no_reply_is_named_with_the_cause(full: Office) -> None:
-    probe = ScriptedModel([ModelUnavailable("busy", possibly_billed=False)])
-    with pytest.raises(ModelUnavailable):
-        await compressed(full, probe)
-    asked = probe.requests[0]
-    limit = Limit(tokens=SPENT_BEFORE + await probe.count_tokens(asked) + asked.max_output)
-    outcome = await compressed(full, ScriptedModel([ModelUnavailable("cut")]), limit=limit)
-    assert outcome.status is Status.TRUNCATED
-    assert outcome.notes[0] == "The summariser failed, and the budget allows no other try: cut"
-
-
 async def test_a_summariser_that_is_given_up_is_not_asked(full: Office) -> None:
     model = ScriptedModel([])
     outcome = await compressed(full, model, give_up_summary=True)
     assert (outcome.status, model.calls) == (Status.TRUNCATED, 0)
 
 
-async def test_a_budget_too_small_for_a_summary_leads_to_truncation_without_a_call(full: Office) -> None:
-    model = ScriptedModel([])
-    outcome = await compressed(full, model, limit=Limit(tokens=SPENT_BEFORE + 2_000))
-    assert (outcome.status, model.calls) == (Status.TRUNCATED, 0)
-    assert outcome.notes == ("The budget did not allow a summary.",)
-
-
-async def test_the_reply_of_the_summariser_shrinks_to_what_is_left(full: Office) -> None:
+async def test_no_summary_is_bought_where_the_next_call_could_not_be_paid_behind_it(full: Office) -> None:
     probe = ScriptedModel([ModelUnavailable("busy", possibly_billed=False)])
     with pytest.raises(ModelUnavailable):
         await compressed(full, probe)
-    counted = await probe.count_tokens(probe.requests[0])
-    model = ScriptedModel([summary()])
-    await compressed(full, model, limit=Limit(tokens=SPENT_BEFORE + counted + 150))
-    assert model.requests[0].max_output == 150
+    asked = probe.requests[0]
+    model = ScriptedModel([])
+    limit = Limit(tokens=SPENT_BEFORE + await probe.count_tokens(asked) + asked.max_output)
+    outcome = await compressed(full, model, limit=limit)
+    assert (outcome.status, model.calls) == (Status.TRUNCATED, 0)
+    assert outcome.notes == (NO_MONEY_FOR_SUMMARY,)
 
 
 @pytest.mark.parametrize("give_up", [False, True])

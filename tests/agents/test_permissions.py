@@ -6,7 +6,17 @@ from dataclasses import replace
 import pytest
 
 from tests.agents.full_context import conversation, summary
-from tests.agents.office import NAME, NAME_PLACEHOLDER, NOON, SECRET, SECRET_PLACEHOLDER, Office, never, use
+from tests.agents.office import (
+    NAME,
+    NAME_PLACEHOLDER,
+    NOON,
+    SECRET,
+    SECRET_PLACEHOLDER,
+    Office,
+    never,
+    use,
+    without_statuses,
+)
 from tests.letters import SendLetter
 from tests.readers import ANYONE
 from waystation.agents.editor import Editor
@@ -195,6 +205,6 @@ async def test_a_compaction_while_a_call_waits_leaves_it_open(letters: LettersOf
     assert (await Editor(office.condenser).edit(request)).state == "done"
     assert isinstance(await letters.leg([SUBMIT], decision(question, allowed=True)), Finished)
     assert letters.tool.sent == ["the keeper"]
-    called, told = office.model.requests[0].messages[-2:]
+    called, told = without_statuses(office.model.requests[0].messages)[-2:]
     assert called.tool_uses == (call,)
     assert [result.content for result in told.tool_results] == ["sent to the keeper"]

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Literal, Self
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from waystation.adapters.documents.sources import Loaded, apart, load_documents, load_skills
 from waystation.adapters.temporal.connect import find_target
@@ -83,7 +83,9 @@ class Handing(Input):
 
 
 class AcceptedTask(Value):
-    """A task that was accepted."""
+    """A task that was accepted. Its schema admits more fields, since a finished task has those and more."""
+
+    model_config = ConfigDict(extra="ignore")
 
     task_id: str
     page: str | None

@@ -258,7 +258,9 @@ class SqlUpdates(StorePart):
 
 
 async def _updates(connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[KeptUpdate, ...]:
-    kept = map(KeptUpdate.model_validate_json, await _entries(connection, task_id, UPDATED, reader))
+    # A change is written with its kind, which is computed of its other fields.
+    entries = await _entries(connection, task_id, UPDATED, reader)
+    kept = [KeptUpdate.model_validate_json(entry, extra="ignore") for entry in entries]
     return tuple(sorted(kept, key=lambda one: one.number))
 
 
