@@ -110,7 +110,7 @@ async def test_in_mode_hard_the_agent_is_not_told_that_more_is_asked_for(office:
     await office.leg(model)
     assert statuses(model.requests[-1].messages) == [
         "<status>budget left 100,000 tokens</status>",
-        "<status>budget left 80,000 tokens</status>",
+        "<status>budget left 80,000 tokens; submit before less than 5,000 tokens are left</status>",
     ]
 
 

@@ -17,7 +17,7 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Usage
 from waystation.domain.compaction.tokens import upper_bound
 from waystation.domain.errors import BadInput, ModelUnavailable
-from waystation.domain.leg import AllowanceSpent, Finished
+from waystation.domain.leg import MIN_REPLY_TOKENS, AllowanceSpent, Finished
 from waystation.domain.models import Price, Rates, worst_rates
 from waystation.domain.transcript import Text
 from waystation.ports import ModelReply, ModelRequest
@@ -157,6 +157,22 @@ async def test_a_call_waits_where_the_agents_own_budget_is_nearly_spent(office: 
     eaten = scripted_reply(use("read_document", "c1", name="harbour.md"), usage=Usage(input=86_000, output=0))
     await office.leg(ScriptedModel([eaten, SUBMIT]))
     assert office.pauses == [0.0, 0.3]
+
+
+@pytest.mark.parametrize("limit", [Limit(tokens=120_000), Limit(micro_usd=1_000_000)])
+async def test_no_call_is_made_with_room_for_less_than_4000_tokens_of_reply_until_the_budget_is_spent(
+    office: Office, limit: Limit
+) -> None:
+    office.limit = limit
+    office.terms = TERMS.model_copy(update={"turn_limit": 60, "max_output": 16_000, "auto_compact": False})
+    costly = Usage(input=1_000, output=9_000)
+    turns = [scripted_reply(use("list_documents", f"l{n}"), usage=costly) for n in range(60)]
+    model = ScriptedModel(turns)
+    assert isinstance(await office.leg(model), AllowanceSpent)
+    replies = [request.max_output for request in model.requests]
+    assert min(replies) >= MIN_REPLY_TOKENS
+    # The last ones are shorter than the first, so the bound was met.
+    assert replies[0] == 16_000 > replies[-1]
 
 
 class HungryModel(ScriptedModel):

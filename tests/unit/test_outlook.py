@@ -45,17 +45,17 @@ def test_an_amount_is_worth_as_many_calls_as_the_guard_lets_through_at_the_avera
     left = data.draw(st.integers(0, worst_case - 1))
     run = asking_run(calls * cost, calls, worst_case - left, share)
     assert seen(run).each == Amount(tokens=cost)
-    assert seen(run).worth == calls_made(left + run.wanted.tokens, worst_case, cost)
+    assert seen(run).worth == calls_made(left + run.proposed.tokens, worst_case, cost)
 
 
 def test_of_two_units_the_one_that_ends_first_decides() -> None:
     run = working().runs["research-1"].model_copy(update={"limit": Limit(tokens=10_000, micro_usd=5_000)})
     spent = RunTotals(usage=Usage(input=9_000), turns=9, cost_micro_usd=4_500)
-    run = run.model_copy(update={"share": run.limit}).after_leg(
+    run = run.model_copy(update={"share": Limit(tokens=30_000, micro_usd=5_000)}).after_leg(
         AllowanceSpent(standing=Standing(totals=spent), needed=Amount(tokens=1_000, micro_usd=2_500))
     )
     assert seen(run).each == Amount(tokens=1_000, micro_usd=500)
-    assert seen(run).worth == 1 + (5_000 - 2_500) // 500
+    assert seen(run).worth == 1 + 5_000 // 500
 
 
 def test_a_request_counts_what_the_agent_has_and_what_steps_to_come_keep() -> None:
@@ -69,8 +69,16 @@ def test_a_request_counts_what_the_agent_has_and_what_steps_to_come_keep() -> No
 
 
 def test_an_agent_that_made_no_call_is_given_no_estimate() -> None:
-    told = seen(asking_run(0, 0, 900, 30_000))
-    assert estimate_line(told, Amount(tokens=30_000)) == "no call so far"
+    run = asking_run(0, 0, 900, 30_000)
+    assert estimate_line(seen(run), run.proposed) == "no call so far"
+
+
+def test_what_finishing_may_take_is_said_only_if_it_is_more_than_what_is_asked_for() -> None:
+    run = asking_run(29_000, 29, 900, 30_000)
+    told, more = seen(run), run.proposed + Amount(tokens=40_000)
+    assert "finishing" not in estimate_line(told, run.proposed)
+    text = estimate_line(told.model_copy(update={"finishing": more}), run.proposed)
+    assert text.endswith("; finishing the task may take about 71,000 tokens more at the pace so far")
 
 
 def test_where_the_provider_stopped_nothing_is_said_of_what_an_amount_is_worth() -> None:
@@ -83,7 +91,7 @@ def test_a_call_without_a_reply_that_spent_the_budget_is_named_where_money_is_as
     spent = AllowanceSpent(standing=Standing(totals=RunTotals()), needed=Amount(tokens=9), unanswered="a cut stream")
     run = working().runs["research-1"].after_leg(spent)
     why = "its last call brought no reply and may have been billed: a cut stream"
-    assert estimate_line(seen(run), Amount(tokens=9)) == f"no call so far; {why}"
+    assert estimate_line(seen(run), run.proposed) == f"no call so far; {why}"
     assert run.cannot_go_on("a person denied it more").reason == f"a person denied it more; {why}"
     went_on = run.after_grant(Amount(tokens=9)).after_leg(Yielded(standing=Standing(totals=RunTotals(turns=1))))
     assert went_on.cannot_go_on("it was ended").reason == "it was ended"
@@ -106,9 +114,9 @@ def test_an_average_is_told_as_precisely_as_it_is_meant(each: Amount, told: str)
 @pytest.mark.parametrize(
     ("ceiling", "told"),
     [
-        (Limit(), "30,000 tokens more are worth about "),
-        (Limit(tokens=230_000), "30,000 tokens more are worth about "),
-        (Limit(tokens=229_999), "the task's ceiling leaves 29,999 tokens for grants: approve no more than that"),
+        (Limit(), "30,900 tokens more are worth about "),
+        (Limit(tokens=230_900), "30,900 tokens more are worth about "),
+        (Limit(tokens=230_899), "the task's ceiling leaves 30,899 tokens for grants: approve no more than that"),
         (Limit(tokens=200_900), "the task's ceiling leaves 900 tokens for grants: approve no more than that"),
         (
             Limit(tokens=200_899),
@@ -120,10 +128,10 @@ def test_an_average_is_told_as_precisely_as_it_is_meant(each: Amount, told: str)
 def test_a_request_says_what_its_ceiling_leaves_and_when_no_grant_is_enough(ceiling: Limit, told: str) -> None:
     run = asking_run(29_000, 29, 900, 30_000)
     seen_under = seen(run).under(ceiling, Limit(tokens=200_000), run.needed)
-    text = estimate_line(seen_under, run.wanted)
+    text = estimate_line(seen_under, run.proposed)
     assert told in text
     assert ("worth about" in text) is seen_under.grantable
-    assert ("ceiling" in text) is (ceiling != Limit() and ceiling != Limit(tokens=230_000))
+    assert ("ceiling" in text) is (ceiling != Limit() and ceiling != Limit(tokens=230_900))
 
 
 def test_a_denial_says_who_goes_on_with_what() -> None:

@@ -98,6 +98,21 @@ def test_a_new_step_gets_its_share_of_what_is_unreserved_and_a_dropped_one_gives
     assert state.started(FOG, REF, OVERSEEN).runs["fog"].limit == Limit(tokens=30_000)
 
 
+def test_a_new_step_starts_with_no_less_than_the_minimum_reserve_of_its_role_if_that_is_there() -> None:
+    ready = after(begun(), "research-1", "research-2").with_(minimum_reserves={"writing": Amount(tokens=50_000)})
+    summary = Step(id="summary", role="writing", title="Summary", needs=("research-1",))
+    plan = Plan(steps=(*PLAN.steps[:2], FOG, summary, PLAN.steps[3]))
+    revision = PlanRevision(number=1, version=2, added=("fog", "summary"), dropped=("analysis",))
+    made = Revised(revision=revision, plan=plan, totals=totals(500))
+    state = revised(ready, made, Limit(tokens=30_000))
+    assert state.account.reserved["fog"].tokens == 30_000
+    assert state.account.reserved["summary"].tokens == 50_000
+    assert state.oversight.shares["summary"] == Limit(tokens=50_000)
+    asked = proposed(ready, made, OVERSEEN.model_copy(update={"revision_percent": 1}), NOON, None)
+    assert asked is not None
+    assert asked[1].asked.tokens == 80_000
+
+
 @pytest.mark.parametrize(("budget", "tokens", "room"), [(200_000, 10_000, 6), (60_000, 13_000, 0)])
 def test_there_is_room_for_as_many_new_steps_as_would_get_half_a_share(budget: int, tokens: int, room: int) -> None:
     state = after(begun(budget), "research-1", "research-2", tokens=tokens)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
-from waystation.domain.amount import Limit
+from waystation.domain.amount import Amount, Limit
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.delegation import Teammate, team_of
 from waystation.domain.layers import (
@@ -16,6 +16,7 @@ from waystation.domain.layers import (
     recent_failures,
     rounded_down,
     rounded_limit,
+    rounded_up,
     share_of,
     with_status,
 )
@@ -98,6 +99,43 @@ def test_what_is_named_is_no_more_than_what_is_left_nor_much_less_and_never_rise
     assert rounded_down(less) <= rounded_down(more) <= more
     assert rounded_down(more) >= 0.75 * more
     assert rounded_down(rounded_down(more)) == rounded_down(more)
+
+
+@given(st.integers(0, 10**13), st.integers(0, 10**13))
+def test_the_amount_to_submit_at_is_no_less_than_a_call_needs_nor_much_more_and_never_falls_as_prompts_grow(
+    a: int, b: int
+) -> None:
+    less, more = sorted((a, b))
+    assert more <= rounded_up(more)
+    assert rounded_up(less) <= rounded_up(more) <= max(more + 1, 1.35 * more)
+    assert rounded_up(rounded_up(more)) == rounded_up(more)
+
+
+@given(
+    st.integers(1_000, 2_000_000),
+    st.lists(st.tuples(st.integers(0, 90_000), st.sampled_from([0, 0, 0, 50_000])), max_size=30),
+)
+def test_as_spending_grows_what_a_status_says_is_left_never_grows_unless_a_grant_came(
+    budget: int, turns: list[tuple[int, int]]
+) -> None:
+    limit, spent = Limit(tokens=budget, micro_usd=3 * budget), Amount()
+    said = rounded_limit(limit)
+    for cost, grant in turns:
+        limit = limit.raised(Amount(tokens=grant, micro_usd=3 * grant))
+        spent += Amount(tokens=cost, micro_usd=3 * cost)
+        now = rounded_limit(limit.after(spent))
+        assert grant or (said.covers(now.amount) and now.amount.tokens <= limit.after(spent).amount.tokens)
+        said = now
+
+
+def test_an_agent_for_whom_no_more_is_asked_reads_at_how_much_it_must_submit() -> None:
+    told = reminder(final=True, submit_below=Amount(tokens=5_000), team=())
+    assert told.text(20_000) == (
+        "<status>budget left 9,000 tokens; submit before less than 5,000 tokens are left</status>"
+    )
+    assert told.model_copy(update={"final": False}).text(20_000) == (
+        "<status>budget left 9,000 tokens (more is asked for when it is spent)</status>"
+    )
 
 
 def test_a_budget_that_is_spent_bit_by_bit_is_named_anew_a_dozen_times_at_most_until_a_tenth_is_left() -> None:

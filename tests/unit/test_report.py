@@ -88,7 +88,7 @@ All 2 citations were checked against the documents, and hold.
 - Task `task-0123456789abcdef`, model `claude-sonnet-5-5`, 14 model turns in 4 legs
 - Tokens: 12,000 input, 3,000 cache write, 90,000 cache read, 4,500 output; cost: $0.123456
 - Budget: 41,200 of 200,000 tokens
-- Possibly billed without a reply: 2,500 tokens at most
+- Possibly billed without a reply, and counted as spent: 2,500 tokens at most
 - Step research-1 ended partial: a person denied it more
 - Compactions: 1, 22,000 tokens compressed away, 6 passages kept in memory, 2 private values replaced
 - research-1 asked for 20,000 tokens; 15,000 tokens approved by Ada (a name as given): go on

@@ -72,6 +72,8 @@ def test_the_json_of_a_task_has_these_keys() -> None:
                         "call_tokens": 4214,
                         "call_usd": 0.0,
                         "calls_worth": 7,
+                        "finishing_tokens": 0,
+                        "finishing_usd": 0.0,
                         "steps_finished": 1,
                         "steps_to_come": 2,
                         "kept_tokens": 60000,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
-from tests.crew import CALL_TOKENS, SHARE, TIGHT_BUDGET, WORK_TOKENS, Call, Crew, Gate, in_dollars, terms, tight
+from tests.crew import CALL_TOKENS, MOVES, SHARE, TIGHT_BUDGET, WORK_TOKENS, Call, Crew, Gate, in_dollars, terms, tight
 from tests.running import Counter, at_work, until
 from tests.workflows_live.history import events, kinds
 from waystation.adapters.presidio.redactor import PresidioRedactor
@@ -122,6 +122,27 @@ async def test_in_mode_soft_an_agent_delivers_what_it_has_when_everything_is_spe
     assert asked > 0
     reasons = {step.reason for step in progress.steps if step.state == "partial"}
     assert reasons == {reason(unit, Mode.SOFT)}
+
+
+async def test_in_mode_soft_the_writer_still_has_its_reserve_when_research_has_spent_the_rest_and_a_report_is_stored(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    reserve = Amount(tokens=CALL_TOKENS * (len(MOVES["submit_report"]) + 1))
+    budget = WORK_TOKENS - 4 * CALL_TOKENS
+    given = terms(budget=budget, agent_budget=SHARE, mode=Mode.SOFT).model_copy(
+        update={"floor": Amount(tokens=CALL_TOKENS), "minimum_reserves": {"writing": reserve}}
+    )
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.submit(under=given)
+        progress = await counter.task().result()
+    steps = {step.id: step for step in progress.steps}
+    writer = progress.steps[-1]
+    assert (progress.phase, progress.approvals) == (TaskPhase.PARTIAL, ())
+    assert "partial" in {step.state for step in steps.values()}
+    assert writer.state == "done"
+    assert number(writer.limit) >= reserve.tokens
+    assert progress.report is not None
+    assert progress.budget.spent.tokens <= budget
 
 
 @units

@@ -10,7 +10,7 @@ Which calls of an agent's reply wait for a person, and which are not carried out
 import asyncio
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from waystation.agents.attempt import Attempt, hear, hear_of_documents
 from waystation.agents.charges import Affordable, CallKey, MeteredModel, TooDear
@@ -18,11 +18,12 @@ from waystation.agents.contract import ContractWriter, Room
 from waystation.agents.redaction import redacted_reply
 from waystation.agents.roles import Desk
 from waystation.agents.tools.delegate import asked_by
-from waystation.domain.budget import delay_seconds
+from waystation.domain.amount import Amount
+from waystation.domain.budget import Bound, delay_seconds
 from waystation.domain.compaction.tokens import correction, request_tokens
 from waystation.domain.decisions import QUESTIONS_AT_ONCE, ActionDecision, ActionQuestion, digest_of, question_on
 from waystation.domain.errors import EndpointBroken, ModelUnavailable, ReplyBlocked, SpendingLimitReached, TextHeldBack
-from waystation.domain.layers import Reminder, recent_failures, rounded_limit, with_status
+from waystation.domain.layers import Reminder, recent_failures, rounded_limit, rounded_up, with_status
 from waystation.domain.leg import (
     ActionsAsked,
     AllowanceSpent,
@@ -36,6 +37,7 @@ from waystation.domain.leg import (
     TurnLimit,
     Yielded,
 )
+from waystation.domain.models import worst_rates
 from waystation.domain.privacy import Place, redaction_notes
 from waystation.domain.progress import Doing
 from waystation.domain.transcript import (
@@ -62,7 +64,7 @@ async def affordable(attempt: Attempt, shown: tuple[Message, ...], model: Metere
     What the status says gives way before the call does. What is missing then does not depend on what is left, nor on
     how far others are: who is granted just that goes on, and is sent a status that says so.
     """
-    terms, reminder, message_id = attempt.request.terms, _reminder(attempt), attempt.transcript.next_status_id
+    terms, reminder, message_id = attempt.request.terms, _reminder(attempt, model), attempt.transcript.next_status_id
     counted = attempt.counted_prompt(shown)
 
     async def fitted(messages: tuple[Message, ...]) -> Affordable | TooDear:
@@ -90,15 +92,30 @@ def _request(attempt: Attempt, messages: tuple[Message, ...]) -> ModelRequest:
     )
 
 
-def _reminder(attempt: Attempt) -> Reminder:
+def _reminder(attempt: Attempt, model: MeteredModel) -> Reminder:
     request = attempt.request
     return Reminder(
         step_id=request.run.step_id,
         left=rounded_limit(attempt.left),
         final=request.terms.hard,
+        submit_below=_least_for_a_call(attempt, model.clock().date()),
         team=request.team,
         failures=recent_failures(attempt.said),
     )
+
+
+def _least_for_a_call(attempt: Attempt, day: date) -> Amount:
+    """What the next call may cost at most with the shortest reply, rounded up, in the units of the limit.
+
+    It follows the last prompt that was counted, so between compactions it only grows, and only in steps.
+    """
+    terms, prompt = attempt.request.terms, attempt.totals.last_prompt
+    if not prompt:
+        return Amount()
+    wide = prompt * 5 // 4
+    bound = Bound(input_tokens=wide, rates=worst_rates(terms.model, wide, day, terms.prices))
+    least = attempt.left.counted(bound.worst_case(terms.output_floor))
+    return Amount(tokens=rounded_up(least.tokens), micro_usd=rounded_up(least.micro_usd))
 
 
 GO_ON = "Go on without it, and say in your result what is missing for that."

@@ -28,12 +28,16 @@ from waystation.task_view import TaskView
 
 
 class OutlookJson(Value):
-    """What a request's money is for, as it was when it was made. `calls_worth`: how many calls it pays, about."""
+    """What a request's money is for, as it was when it was made. `calls_worth`: how many calls it pays, about.
+    `finishing_…`: what the agent and all steps to come may need on top of what they have, at the pace so far.
+    """
 
     calls: int
     call_tokens: int
     call_usd: float
     calls_worth: int
+    finishing_tokens: int
+    finishing_usd: float
     steps_finished: int
     steps_to_come: int
     kept_tokens: int
@@ -51,6 +55,8 @@ class OutlookJson(Value):
             call_tokens=seen.each.tokens,
             call_usd=seen.each.usd,
             calls_worth=seen.worth,
+            finishing_tokens=seen.finishing.tokens,
+            finishing_usd=seen.finishing.usd,
             steps_finished=seen.finished,
             steps_to_come=seen.to_come,
             kept_tokens=seen.kept.tokens,

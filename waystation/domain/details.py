@@ -83,7 +83,7 @@ def estimate_line(seen: Outlook, asked: Amount) -> str:
         return f"{text}; {room}: deny it, or cancel the task"
     if seen.calls and seen.worth:
         text = f"{text}: {amount_text(asked)} more are worth about {seen.worth:,}"
-    if not asked.less(seen.finishing).nothing or not seen.finishing.less(asked).nothing:
+    if not seen.finishing.less(asked).nothing:
         text = (
             f"{text}; finishing the task may take about {amount_text(_about(seen.finishing))} more at the pace so far"
         )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from waystation.domain.amount import Limit, limit_text
+from waystation.domain.amount import Amount, Limit, amount_text, limit_text
 from waystation.domain.compaction.history import current, stand_in, view
 from waystation.domain.compaction.tokens import MESSAGE_TOKENS, Measure, estimate_message, estimate_text
 from waystation.domain.delegation import Teammate, parent_of
@@ -248,6 +248,14 @@ def rounded_limit(left: Limit) -> Limit:
     )
 
 
+def rounded_up(amount: int) -> int:
+    """The smallest step that is no less than the amount."""
+    if amount < STEPS[-1]:
+        return amount
+    scale = 10 ** max(0, len(str(amount)) - 2)
+    return next((step * scale for step in (*STEPS[::-1], 100) if step * scale >= amount), amount)
+
+
 class Reminder(Value):
     """What an agent is told in a status message.
 
@@ -260,6 +268,8 @@ class Reminder(Value):
     """See `rounded_limit`."""
     final: bool
     """Nobody will be asked for more when that is spent."""
+    submit_below: Amount = Amount()
+    """See `rounded_up`: with less than this left the next call may not fit. Nothing before the first reply."""
     team: tuple[Teammate, ...] = ()
     failures: tuple[Failure, ...] = ()
     """The newest first. They ride along: each stands in a result already, so they are no reason for a new status."""
@@ -283,11 +293,13 @@ class Reminder(Value):
             tokens=None if self.left.tokens is None else MOST_TOKENS,
             micro_usd=None if self.left.micro_usd is None else MOST_MICRO_USD,
         )
-        return self.model_copy(update={"left": most})
+        return self.model_copy(update={"left": most, "submit_below": most.amount})
 
     @property
     def _head(self) -> Part:
         more = "" if self.final or self.left.unlimited else f" ({MORE_IS_ASKED_FOR})"
+        if self.final and not self.submit_below.nothing:
+            more = f"; submit before less than {amount_text(self.submit_below)} are left"
         said = f"budget left {limit_text(self.left)}{more}"
         return Part(name=said, tokens=estimate_text(_status(said)), firm=True)
 

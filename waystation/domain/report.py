@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from waystation.domain.amount import used_text
+from waystation.domain.amount import Amount, amount_text, used_text
 from waystation.domain.citations import CITATION, Citation, CitedDocument, FailedCitation, citations_in
 from waystation.domain.delegation import parent_of
 from waystation.domain.details import answer_text, cost_text, counted, privacy_text, work_text
@@ -294,7 +294,8 @@ def _account(progress: TaskProgress, apparatus: Apparatus) -> str:
     if privacy := privacy_text(progress):
         lines.append(f"- {privacy}")
     if progress.totals.possibly_billed:
-        lines.append(f"- Possibly billed without a reply: {progress.totals.possibly_billed:,} tokens at most")
+        held = Amount(tokens=progress.totals.possibly_billed, micro_usd=progress.totals.possibly_billed_micro_usd)
+        lines.append(f"- Possibly billed without a reply, and counted as spent: {amount_text(held)} at most")
     lines += [
         f"- {'Subagent' if parent_of(step.id) else 'Step'} {step.id} ended partial: {step.reason}"
         for step in progress.steps

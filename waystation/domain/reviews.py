@@ -23,12 +23,11 @@ from waystation.domain.plan import (
     EditedPlan,
     Plan,
     PlanEdit,
-    PlanRevision,
     Review,
     Revised,
     review_id,
     revision_id,
-    share_out,
+    share_out_with_reserves,
 )
 from waystation.domain.task import Approval, Refusal, TaskRef, TaskTerms
 from waystation.domain.task_state import HELD_FOR, TaskState, merged
@@ -258,12 +257,15 @@ def revision_request(state: TaskState, ref: TaskRef, terms: TaskTerms) -> Revisi
     )
 
 
-def _for_new_steps(state: TaskState, revision: PlanRevision, agent_budget: Limit) -> tuple[Account, Limit]:
-    """The account without what was held for dropped steps, and what of it each new step gets."""
-    account = state.account
-    for step_id in revision.dropped:
+def _for_new_steps(state: TaskState, made: Revised, agent_budget: Limit) -> tuple[Account, dict[str, Limit]]:
+    """The account without what was held for dropped steps, and by id what of it each new step gets: no less than the
+    minimum reserve of its role while the account has that.
+    """
+    account, steps = state.account, () if made.plan is None else made.plan.steps
+    for step_id in made.revision.dropped:
         account = account.settle(step_id, Amount())
-    return account, share_out(account.unreserved, agent_budget, len(revision.added))
+    roles = {step.id: step.role for step in steps if step.id in made.revision.added}
+    return account, share_out_with_reserves(account.unreserved, agent_budget, roles, state.minimum_reserves)
 
 
 def proposed(
@@ -272,9 +274,8 @@ def proposed(
     """The task that waits until a person agrees to a revision, and the request; None for one that needs nobody."""
     revision, steps = made.revision, 0 if made.plan is None else len(made.plan.steps)
     state = paid(state, revision_id(revision.number), made.totals)
-    _, share = _for_new_steps(state, revision, terms.agent_budget)
-    each, count = share.amount, len(revision.added)
-    cost = Amount(tokens=each.tokens * count, micro_usd=each.micro_usd * count)
+    _, shares = _for_new_steps(state, made, terms.agent_budget)
+    cost = sum((share.amount for share in shares.values()), Amount())
     if terms.revision_percent is None or state.account.limit.percent(terms.revision_percent).covers(cost):
         return None
     request = plan_request(state, now, deadline).model_copy(update={"asked": cost, "steps_left": steps})
@@ -290,12 +291,12 @@ def revised(state: TaskState, made: Revised, agent_budget: Limit) -> TaskState:
     """The plan that holds from now on. What was held for dropped steps is free; new steps get their shares of that."""
     revision = made.revision
     state = paid(state, revision_id(revision.number), made.totals)
-    account, share = _for_new_steps(state, revision, agent_budget)
-    for step_id in revision.added:
+    account, shares = _for_new_steps(state, made, agent_budget)
+    for step_id, share in shares.items():
         account = account.reserve(step_id, share.amount)
     oversight = state.oversight.with_(
         revisions=(*state.oversight.revisions, revision),
-        shares={**state.oversight.shares, **dict.fromkeys(revision.added, share)},
+        shares={**state.oversight.shares, **shares},
     )
     return state.with_(
         plan=made.plan or state.plan, account=account, oversight=oversight, notes=merged(state.notes, made.notes)

@@ -19,11 +19,12 @@ from waystation.adapters.clock import utc_now
 from waystation.adapters.reports.page import report_body
 from waystation.client import Client
 from waystation.domain.agent_run import unanswered_text
-from waystation.domain.amount import amount_text, cents, limit_text, used_text
+from waystation.domain.amount import amount_text, cents, dollars, limit_text, used_text
 from waystation.domain.approvals import plan_waits
 from waystation.domain.compaction.audit import shown
 from waystation.domain.details import (
     answer_text,
+    counted,
     denial_text,
     estimate_line,
     hidden_text,
@@ -118,6 +119,8 @@ _SHOWN: Mapping[str, object] = {
     "amount": amount_text,
     "limit": limit_text,
     "money": cents,
+    "exact": dollars,
+    "counted": counted,
     "size": {"width": BOX_WIDTH, "height": BOX_HEIGHT},
 }
 """What every template may ask for."""

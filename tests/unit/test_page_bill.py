@@ -1,0 +1,126 @@
+"""The bill on the page of a task: its columns add up to its last row, and that to what is shown as spent."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from html.parser import HTMLParser
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waystation.domain.amount import Amount, amount_text
+from waystation.domain.budget import Usage
+from waystation.domain.progress import Bill, Paid, Unanswered, bill
+from waystation.domain.transcript import Charge, Intent
+from waystation.serve.task_page import rendered
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+COUNTS = st.integers(0, 3_000_000)
+HEADS = [
+    "Agent",
+    "Model",
+    "For",
+    "Calls",
+    "Input",
+    "Cache write",
+    "Output",
+    "Tokens of the budget",
+    "Cache read",
+    "Cost",
+]
+
+
+class Cells(HTMLParser):
+    """The rows of the tables of a page, and the text outside of them."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.rows = list[list[str]]()
+        self.open = list[str]()
+        self.text = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in {"td", "th"}:
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] in {"td", "th"}:
+            self.rows[-1][-1] += data
+        elif self.open and self.open[-1] == "p":
+            self.text += data
+
+
+def charge(cost: int | None, usage: Usage, kind: str = "turn") -> Charge:
+    return Charge.model_validate(
+        {"key": "turn-1", "kind": kind, "model": "large", "usage": usage, "cost_micro_usd": cost, "at": NOON}
+    )
+
+
+def intent(worst_case: Amount) -> Intent:
+    known = {"key": "turn-9", "model": "large", "worst_case": worst_case, "at": NOON}
+    return Intent.model_validate(known)
+
+
+USAGES = st.builds(Usage, input=COUNTS, cache_write=COUNTS, cache_read=COUNTS, output=COUNTS)
+PAID = st.lists(
+    st.builds(
+        Paid,
+        agent=st.sampled_from(["plan", "research-1", "writing"]),
+        charge=st.builds(charge, COUNTS, USAGES, st.sampled_from(["turn", "summary"])),
+    ),
+    min_size=1,
+    max_size=12,
+)
+UNANSWERED = st.lists(
+    st.builds(
+        Unanswered, agent=st.just("writing"), intent=st.builds(Amount, tokens=COUNTS, micro_usd=COUNTS).map(intent)
+    ),
+    max_size=3,
+)
+
+
+@given(PAID, UNANSWERED)
+def test_each_column_adds_up_to_the_total_and_the_total_with_what_is_held_to_what_counts_as_spent(
+    paid: list[Paid], unanswered: list[Unanswered]
+) -> None:
+    made = bill(paid, unanswered)
+    page = Cells(rendered("bill.html", bill=made))
+    head, *lines, total = page.rows
+    assert head == HEADS
+    assert total[:3] == ["total", "", ""]
+    for column in range(3, 9):
+        assert sum(_number(line[column]) for line in lines) == _number(total[column])
+    assert sum(_dollars(line[9]) for line in lines) == _dollars(total[9])
+    assert all(sum(map(_number, row[4:7])) == _number(row[7]) for row in (*lines, total))
+    assert made.counted.tokens == _number(total[7]) + made.held.tokens
+    assert (f"Together {amount_text(made.counted)}." in page.text) is bool(unanswered)
+
+
+def test_a_bill_with_an_unknown_price_says_so_in_its_line_and_its_total() -> None:
+    made: Bill = bill(
+        [
+            Paid(agent="research-1", charge=charge(None, Usage(input=10, output=2))),
+            Paid(agent="<b>writing</b>", charge=charge(7, Usage(input=1))),
+        ]
+    )
+    assert [row[9] for row in Cells(rendered("bill.html", bill=made)).rows[1:]] == [
+        "not known",
+        "$0.000007",
+        "not known",
+    ]
+    assert "<b>" not in rendered("bill.html", bill=made)
+
+
+def _number(cell: str) -> int:
+    return int(cell.replace(",", ""))
+
+
+def _dollars(cell: str) -> Decimal:
+    return Decimal(cell.removeprefix("$").replace(",", ""))
