@@ -244,7 +244,7 @@ class Uncounting(ScriptedModel):
 async def test_a_call_without_a_reply_that_spent_the_budget_ends_the_leg_and_says_why(office: Office) -> None:
     with pytest.raises(ModelUnavailable):
         await office.leg(ScriptedModel([CUT]))
-    office.limit = Limit(tokens=2 * (await office.store.totals(RUN_ID)).possibly_billed + 200)
+    office.limit = Limit(tokens=2 * (await office.store.totals(RUN_ID)).possibly_billed + 600)
     model = Uncounting([CUT])
     outcome = await office.leg(model)
     assert isinstance(outcome, AllowanceSpent)

@@ -103,7 +103,7 @@ async def test_z2_a_manual_one_tries_also_after_three_that_failed_and_its_succes
 
 
 async def test_an_attempt_after_a_crash_does_not_pay_a_summary_again_that_was_rejected(full: Office) -> None:
-    full.redactor = Wearied(5)
+    full.redactor = Wearied(3)
     with pytest.raises(RedactionFailed):
         await automatic(full, BLANK)
     assert full.model.calls == 1
