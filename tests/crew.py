@@ -16,7 +16,7 @@ from waystation.domain.leg import AgentTerms
 from waystation.domain.models import Price, Rates
 from waystation.domain.plan import Plan, Step
 from waystation.domain.task import TaskTerms
-from waystation.domain.transcript import ToolUse
+from waystation.domain.transcript import Message, ToolUse
 from waystation.ports import ModelReply, ModelRequest
 from waystation.testing import scripted_reply
 
@@ -121,6 +121,11 @@ class Crew:
 
     async def aclose(self) -> None:
         """Nothing is open."""
+
+
+def newest(request: ModelRequest) -> Message:
+    """The newest message that is not a status."""
+    return next(message for message in reversed(request.messages) if not message.is_status)
 
 
 def step_of(request: ModelRequest) -> str:

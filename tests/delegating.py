@@ -5,7 +5,20 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from tests.crew import CALL_TOKENS, FINDING, NOTE, PROMPT_TOKENS, REPLY_TOKENS, ROOMY, Call, Crew, Move, step_of, terms
+from tests.crew import (
+    CALL_TOKENS,
+    FINDING,
+    NOTE,
+    PROMPT_TOKENS,
+    REPLY_TOKENS,
+    ROOMY,
+    Call,
+    Crew,
+    Move,
+    newest,
+    step_of,
+    terms,
+)
 from waystation.domain.budget import Usage
 from waystation.domain.delegation import DelegationTerms
 from waystation.domain.task import StepProgress, TaskProgress, TaskTerms
@@ -75,4 +88,4 @@ def steps(progress: TaskProgress) -> dict[str, StepProgress]:
 
 def results(crew: DelegatingCrew, step: str, turn: int) -> list[ToolResult]:
     """What an agent was told before this turn."""
-    return list(crew.heard[Call(step, turn)].messages[-1].tool_results)
+    return list(newest(crew.heard[Call(step, turn)]).tool_results)

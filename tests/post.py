@@ -7,7 +7,7 @@ from pathlib import Path
 
 from temporalio.client import Client
 
-from tests.crew import NOTE, Call, Move
+from tests.crew import NOTE, Call, Move, newest
 from tests.delegating import HAND_IN, DelegatingCrew
 from tests.letters import SendLetter
 from tests.running import Counter, Task, opened_parts, until
@@ -57,7 +57,7 @@ class Post:
 
     def told(self, turn: int = 2, step: str = "harbours") -> tuple[ToolResult, ...]:
         """What an agent was told before this turn."""
-        return self.crew.heard[Call(step, turn)].messages[-1].tool_results
+        return newest(self.crew.heard[Call(step, turn)]).tool_results
 
 
 @asynccontextmanager

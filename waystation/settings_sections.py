@@ -123,7 +123,7 @@ class AgentSettings(BaseSettings):
         default=None,
         ge=0,
         description="Budget of each agent for definitions of tools, in tokens: the most urgent ones are shown. By "
-        "default 2,000; with the web or tool servers a quarter of the window, up to 4,000.",
+        "default 2,500; with the web or tool servers a quarter of the window, up to 5,000.",
     )
     tools_denied: WrittenNames = Field(
         default=(),

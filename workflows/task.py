@@ -14,14 +14,25 @@ from activities.tasks import EditedPlanRequest, PlanningActivities, PlanRequest
 from waystation.domain import signals
 from waystation.domain.amount import Amount
 from waystation.domain.approvals import SeveralAnswers, refusal
-from waystation.domain.continuation import TaskStart
+from waystation.domain.continuation import HeldMessage, TaskStart
 from waystation.domain.delegation import SubagentNews
 from waystation.domain.documents import DocumentsUpdate
 from waystation.domain.loans import lending
 from waystation.domain.plan import PlanEdit
 from waystation.domain.reviews import PLANNING_PART, for_steps, provided, replanned
 from waystation.domain.session import SessionAnswer
-from waystation.domain.signals import UNSEALED, InputT, SentTo, Signal, Words, after_message, not_kept, read, whole
+from waystation.domain.signals import (
+    SIGNALS,
+    UNSEALED,
+    InputT,
+    SentTo,
+    Signal,
+    Words,
+    after_message,
+    not_kept,
+    read,
+    whole,
+)
 from waystation.domain.task import Approval, TaskPhase, TaskProgress, Telling
 from waystation.domain.task_state import TaskState, progressed
 from workflows.agent_runner import AgentRunner
@@ -74,6 +85,14 @@ class Crew:
         self._driving.clear()
 
 
+HELD_BYTES = 100_000
+"""Maximum size of the messages that go along to the next run, as JSON."""
+
+
+def _size(*held: HeldMessage) -> int:
+    return sum(len(message.model_dump_json()) for message in held)
+
+
 class Inbox:
     """What people send: validated, put on the task's board, kept by the store. What names something in the store is put
     on the board twice: when it has come, and when the store has it.
@@ -84,16 +103,39 @@ class Inbox:
 
     def __init__(self, board: Board, gate: BudgetGate) -> None:
         self._board, self._gate = board, gate
+        self._held: list[HeldMessage] | None = None
 
     async def take(self, signal: Signal[InputT], sent: tuple[JsonValue, ...]) -> None:
-        """Have it take effect. What came unencrypted where it must not is refused."""
-        board = self._board
-        await board.until_ready()
-        now = workflow.now()
-        if board.takes(sent):
-            answer = signal.answer(SentTo(board.state, board.standing, now), whole(sent))
+        """Have it take effect, in the next run if this one is about to continue as new. What came unencrypted where it
+        must not is refused.
+        """
+        await self._board.until_ready()
+        message = HeldMessage(signal=signal.name, sent=whole(sent), readable=self._board.takes(sent))
+        if self._held is not None and _size(*self._held, message) <= HELD_BYTES:
+            self._held.append(message)
         else:
-            answer = refusal(signal.name, whole(sent), ValueError(UNSEALED), now)
+            await self._handle(message)
+
+    def hold(self) -> None:
+        """From now on messages are for the next run: else a steady stream of them would keep this one for ever."""
+        self._held = [] if self._held is None else self._held
+
+    @property
+    def held(self) -> tuple[HeldMessage, ...]:
+        """What came since `hold`."""
+        return tuple(self._held or ())
+
+    async def handle_held(self, held: tuple[HeldMessage, ...]) -> None:
+        """Have those take effect that came while the run before stored its state."""
+        for message in held:
+            await self._handle(message)
+
+    async def _handle(self, message: HeldMessage) -> None:
+        board, now, signal, sent = self._board, workflow.now(), SIGNALS[message.signal], message.sent
+        if message.readable:
+            answer = signal.answer(SentTo(board.state, board.standing, now), sent)
+        else:
+            answer = refusal(signal.name, sent, ValueError(UNSEALED), now)
         board.change(after_message(board.state, answer))
         if isinstance(answer, Words):
             summary = f"keep message {answer.telling.number} of a person"
@@ -174,6 +216,7 @@ class TaskWorkflow:
             # A cancellation waits for it: what there is to report, and what was spent, is not known before.
             self._board.begin(await despite_cancellation(_state_to_go_on_from(start)))
             heed_cancellation()
+            await self._inbox.handle_held(start.held)
             await self._plan(start)
             heed_cancellation()
             if not await wait_for_agreement(self._board):
@@ -274,13 +317,16 @@ class TaskWorkflow:
                 await self._continue_as_new(start)
 
     async def _continue_as_new(self, start: TaskStart) -> None:
-        """Does not return. What comes while the state is stored changes it: then it is stored again."""
+        """Does not return. Messages that come while the state is stored go along to the next run. If something else has
+        changed the state meanwhile, it is stored again.
+        """
         while True:
             await workflow.wait_condition(workflow.all_handlers_finished)
+            self._inbox.hold()
             state = self._board.state
             stored = await store_state(start.ref, state)
             if self._board.state is state and workflow.all_handlers_finished():
-                workflow.continue_as_new(start.model_copy(update={"state": stored}))
+                workflow.continue_as_new(start.model_copy(update={"state": stored, "held": self._inbox.held}))
 
     def _start_ready(self, start: TaskStart) -> None:
         state = self._board.state

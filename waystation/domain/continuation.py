@@ -12,6 +12,8 @@ What a task's workflow is started with.
 from collections.abc import Iterable
 from datetime import datetime
 
+from pydantic import JsonValue
+
 from waystation.domain.agent_run import AgentRun
 from waystation.domain.amount import Limit
 from waystation.domain.budget import Account, RunTotals
@@ -206,6 +208,17 @@ def _edit(run: AgentRun, asked: TaskRewind) -> ContextEdit:
     )
 
 
+class HeldMessage(Value):
+    """A signal that came while its task stored its state to continue as new. The next run handles it first."""
+
+    signal: str
+    """Its name."""
+    sent: JsonValue
+    """As it came: validated when it is handled."""
+    readable: bool
+    """Whether it was encrypted where it must be."""
+
+
 class TaskStart(Value):
     """Input of the Task workflow: references and terms."""
 
@@ -233,3 +246,5 @@ class TaskStart(Value):
     """The store has the state to go on from: of another task, as far as this one reuses it."""
     state: StateRef | None = None
     """The state to go on from, which the run before has stored. Never the state itself: it grows with the task."""
+    held: tuple[HeldMessage, ...] = ()
+    """What came while that state was being stored, in its order."""

@@ -166,7 +166,7 @@ Urgency = Mapping[Phase, int]
 
 FIRST, SOON, LATER, LAST = 1, 2, 3, 4
 """What the work cannot do without; what this task has it for; what is handy; what can be done otherwise."""
-TOOL_TOKENS = 2_000
+TOOL_TOKENS = 2_500
 MORE_PART = 4
 """Tools that somebody added may bring what is shown to this part of the window, at most to twice `TOOL_TOKENS`."""
 

@@ -300,6 +300,8 @@ UPDATE = Signal(
     _update,
     "New versions of the documents, which `waystation documents` puts into the store before it sends this.",
 )
+SIGNALS = {signal.name: signal for signal in (APPROVAL, DENIAL, PLAN, EDIT, MESSAGE, UPDATE)}
+"""What people send to a task, by name."""
 
 
 def after_message(state: TaskState, sent: Sent | Telling | Refusal) -> TaskState:
