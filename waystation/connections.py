@@ -200,7 +200,7 @@ def fault_of(body: object) -> VendorFault:
     """
     try:
         read = _ANY.validate_json(body) if isinstance(body, str | bytes) else _ANY.validate_python(body)
-        return VendorFault.model_validate(read[0] if isinstance(read, list) and read else read)
+        return VendorFault.model_validate(read[0] if isinstance(read, list) and read else read, extra="ignore")
     except ValidationError:
         return VendorFault()
 

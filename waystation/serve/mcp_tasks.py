@@ -245,7 +245,7 @@ class FollowedTasks(Extension):
             form = ElicitResult.model_validate(said)
             if form.action != "accept":
                 return ""
-            person = PersonsAnswer.model_validate(form.content or {})
+            person = PersonsAnswer.model_validate(form.content or {}, extra="ignore")
         except ValidationError as faults:
             return faults_text(faults)
         why_not = self._why_not(one, ctx)

@@ -328,7 +328,7 @@ async def _index(client: AsyncQdrantClient, name: str, there: Container[str]) ->
 def _made_with(name: str, metadata: models.Payload | None) -> MadeWith:
     """The embedder's name is in the collection's metadata, written in the moment in which the collection is made."""
     try:
-        return MadeWith.model_validate(metadata)
+        return MadeWith.model_validate(metadata, extra="ignore")
     except ValidationError:
         raise MemoryUnavailable(
             f"the collection {name} does not name its embedder: another program made it, or the server is older than "

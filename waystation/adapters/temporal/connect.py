@@ -100,7 +100,7 @@ class RunFile(Value):
 def read_run_file(path: Path) -> RunFile | None:
     """What is recorded; None where nothing (or nothing legible) is."""
     try:
-        return RunFile.model_validate_json(path.read_bytes())
+        return RunFile.model_validate_json(path.read_bytes(), extra="ignore")
     except (FileNotFoundError, ValidationError):
         return None
 

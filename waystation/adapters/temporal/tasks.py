@@ -166,7 +166,7 @@ async def _fields(client: Client, event: HistoryEvent) -> SentFields:
     """What tells one answer from another; nothing of one that cannot be read."""
     payloads = event.workflow_execution_signaled_event_attributes.input.payloads
     try:
-        (fields,) = _FIELDS.validate_python(await client.data_converter.decode(list(payloads)))
+        (fields,) = _FIELDS.validate_python(await client.data_converter.decode(list(payloads)), extra="ignore")
     except (ValidationError, ValueError, RuntimeError, KeyError):
         return SentFields()
     return fields
