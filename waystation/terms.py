@@ -12,6 +12,7 @@ from typing import TypedDict
 from waystation.agents.contract import WINDOW_SHARE, EarlierTasks
 from waystation.domain.amount import Amount, Limit, amount_text, limit_text
 from waystation.domain.budget import Bound, Mode, WorstRates
+from waystation.domain.endpoints import ModelEndpoint
 from waystation.domain.leg import SMALLEST_REPLY_TOKENS, AgentTerms, least_reply
 from waystation.domain.models import (
     DEEP,
@@ -262,7 +263,7 @@ def task_terms(
     chosen, called = choices(request, settings), tuple(dict.fromkeys(called_models(request, settings)))
     places = [] if settings.uses_offline_model else [(model, settings.places.at(model)) for model in called]
     prices = placed_prices(called, prices, settings)
-    if _budget_is_free(request, chosen) and not settings.uses_offline_model and _all_priced(called, prices, today):
+    if _budget_is_free(request, chosen) and not settings.uses_offline_model and _all_priced(places, prices, today):
         chosen = chosen.model_copy(update={"budget": DEFAULT_PRICED_BUDGET})
     refuse_unpriced(chosen.budget, called, prices, today)
     refuse_unfit(places)
@@ -307,8 +308,9 @@ def _budget_is_free(request: TaskRequest, chosen: Choices) -> bool:
     return not {"budget", "agent_budget"} & chosen.origins.keys() and not any(in_tokens)
 
 
-def _all_priced(models: Iterable[str], prices: Sequence[Price], today: date) -> bool:
-    return all(price_of(model, today, prices) is not None for model in models)
+def _all_priced(places: Iterable[tuple[str, ModelEndpoint]], prices: Sequence[Price], today: date) -> bool:
+    """Whether the price of each model is known where it answers: at another endpoint, only one that somebody wrote."""
+    return all(price_of(model, today, prices_at(endpoint, prices)) is not None for model, endpoint in places)
 
 
 def bought_text(terms: TaskTerms, today: date) -> str:

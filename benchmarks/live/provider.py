@@ -163,7 +163,7 @@ class Provider(MessagesServer):
 def _fault(request: Body, thoughts: Sequence[Thought]) -> str:
     """What the API refuses; empty where it is fine."""
     try:
-        faults = documented_faults(StrictRequest.model_validate(request))
+        faults = documented_faults(StrictRequest.model_validate(request, extra="ignore"))
         if fault := next(faults, ""):
             return fault
     except ValidationError as error:

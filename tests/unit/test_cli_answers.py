@@ -134,7 +134,7 @@ APPROVED = Answer(outcome="approved")
 def test_a_grant_under_what_the_next_call_may_need_is_warned_of() -> None:
     assert too_little(Amount(tokens=899), ASKING, APPROVED) == (
         "a grant of 899 tokens is too little for the next call of research-1, which may need 900 tokens more than it "
-        "has: it will ask again"
+        "has: it takes what comes free in its task, or asks again"
     )
 
 
