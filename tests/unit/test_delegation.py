@@ -136,11 +136,11 @@ def test_news_of_a_subagent_count_at_once_and_change_nothing_of_one_that_has_end
         assert progressed(state, news.model_copy(update={"id": stranger})) == state
 
 
-def test_a_subagents_window_is_at_most_half_of_its_budget() -> None:
+def test_a_subagents_window_is_that_of_its_role_whatever_its_budget() -> None:
     state = delegating(working(), 20_000, 9_000)
-    assert [state.runs[f"tides.{n}"].terms.window for n in (1, 2)] == [10_000, 8_000]
+    assert [state.runs[f"tides.{n}"].terms.window for n in (1, 2)] == [100_000, 100_000]
     terms = state.runs["tides.1"].terms
-    assert (terms.trigger, terms.target) == (7_500, 3_750)
+    assert (terms.trigger, terms.target) == (75_000, 37_500)
 
 
 def test_a_subagent_works_as_its_role_does_and_thinks_within_its_own_budget() -> None:
@@ -152,7 +152,7 @@ def test_a_subagent_works_as_its_role_does_and_thinks_within_its_own_budget() ->
     ended = Delegated(standing=Standing(totals=RunTotals()), orders=(*ordered, *orders(0, 0, 9_000)[2:]))
     state = taken_on(working().with_run(working().runs["tides"].after_leg(ended)), "tides", under)
     first, second, third = (state.runs[f"tides.{n}"].terms for n in (1, 2, 3))
-    assert (first.model, first.effort, first.window) == ("scribe", "low", 10_000)
+    assert (first.model, first.effort, first.window) == ("scribe", "low", 100_000)
     assert (first.thinking, first.max_output, first.output_floor) == (5_000, 5_200, 5_050)
     assert (second.thinking, second.output_floor) == (1_024, 1_074)
     assert (third.model, third.effort, third.thinking) == (ROOMY.model, None, None)

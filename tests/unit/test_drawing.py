@@ -34,10 +34,10 @@ def test_a_subagent_goes_on_with_what_a_sibling_handed_back() -> None:
     state = delivered(spent(team(16_000, 16_000), "tides.1", 15_500), "tides.2", 4_000)
     helped = drawn(state, "tides.1")
     assert helped is not None
-    assert held(helped) == {"tides": 20_000 - 8_000, "tides.1": 16_000 + 8_000}
-    assert helped.runs["tides.1"].limit == Limit(tokens=24_000)
+    assert held(helped) == {"tides": 20_000 - 8_900, "tides.1": 16_000 + 8_900}, "its next call, and half of its share"
+    assert helped.runs["tides.1"].limit == Limit(tokens=24_900)
     assert helped.runs["tides.1"].phase == "running"
-    assert helped.runs["tides"].limit == Limit(tokens=12_000)
+    assert helped.runs["tides"].limit == Limit(tokens=11_100)
     assert helped.account.limit == state.account.limit
 
 

@@ -70,7 +70,7 @@ def test_tokens_for_thinking_come_on_top_of_the_reply_and_are_in_its_floor() -> 
     assert (agent.thinking, agent.max_output, agent.output_floor) == (16_000, 32_000, 20_000)
     roomy: dict[str, object] = {"agent_budget": {"tokens": 1_000_000}, "budget": {"tokens": 9_000_000}}
     large = terms(roomy, agent_model=COUNTING, thinking=32_000).agent
-    assert (large.window, large.max_output) == (200_000 - 52_000 - 20_000, 40_000)
+    assert (large.window, large.max_output) == (200_000 - 52_000 - 20_000, 48_000)
 
 
 def test_the_offline_model_is_asked_for_neither() -> None:
@@ -115,7 +115,7 @@ def test_nothing_is_refused_of_a_model_that_nobody_knows() -> None:
 @pytest.mark.parametrize(
     ("asked", "thinking", "least"),
     [
-        ({}, 25_001, "25000 or less"),
+        ({"budget": {"tokens": 600_000}}, 25_001, "25000 or less"),
         ({"agent_budget": {"tokens": 10_000_000}, "budget": {"tokens": 90_000_000}}, 32_001, "32000 or less"),
         ({"budget": {"micro_usd": 600_000}}, 5_001, "5000 or less"),
         ({"agent_budget": {"tokens": 4_000}}, 2_000, "default"),
@@ -213,10 +213,10 @@ def test_submit_tells_the_models_by_role_where_they_differ(capsys: pytest.Captur
         f"model {SONNET}, effort high, summaries by {CONDENSE_MODEL} (profile sonnet)"
     )
     lines = told(capsys, model_writing=OPUS, effort_writing="max", model_analysis=COUNTING, thinking_analysis="4k")
-    assert lines[1:3] == [
-        f"Other for analysis: model {COUNTING}, thinking up to 4,000 tokens a reply; window 50,000, "
-        "full at 30,000 (profile haiku).",
-        f"Other for writing: model {OPUS}, effort max; window 50,000, full at 40,000 (profile opus).",
+    assert [line for line in lines if line.startswith("Other")] == [
+        f"Other for analysis: model {COUNTING}, thinking up to 4,000 tokens a reply; window 156,000, "
+        "full at 93,600 (profile haiku).",
+        f"Other for writing: model {OPUS}, effort max; window 200,000, full at 160,000 (profile opus).",
     ]
 
 

@@ -68,8 +68,8 @@ def test_a_delivered_run_settles_once_and_gives_the_rest_back() -> None:
 def test_a_spent_agent_draws_on_what_no_step_to_come_needs() -> None:
     state = spent(working(), "research-1")
     drawn, amount = from_task(state, "research-1")
-    assert amount == Amount(tokens=15_000)
-    assert drawn.account.reserved["research-1"].tokens == 45_000
+    assert amount == Amount(tokens=15_900), "its next call, and half of its share"
+    assert drawn.account.reserved["research-1"].tokens == 45_900
     assert {step: drawn.account.reserved[step].tokens for step in ("analysis", "writing")} == dict.fromkeys(
         ("analysis", "writing"), 30_000
     )
@@ -82,7 +82,7 @@ def test_what_a_finished_step_gave_back_can_be_drawn_on() -> None:
     assert drawn.account.unreserved.tokens == 0
 
 
-@pytest.mark.parametrize(("left", "expected"), [(899, 0), (900, 900), (20_000, 15_000)])
+@pytest.mark.parametrize(("left", "expected"), [(899, 0), (900, 900), (20_000, 15_900)])
 def test_nothing_is_drawn_that_would_not_pay_for_one_call(left: int, expected: int) -> None:
     state = spent(working(budget=122_000 + left), "research-1", needed=900)
     drawn, amount = from_task(state, "research-1")
@@ -92,7 +92,7 @@ def test_nothing_is_drawn_that_would_not_pay_for_one_call(left: int, expected: i
 
 def test_a_call_that_needs_more_than_the_agent_started_with_draws_as_much_as_it_needs() -> None:
     state = spent(working(budget=200_000), "research-1", needed=50_000)
-    assert from_task(state, "research-1")[1] == Amount(tokens=50_000)
+    assert from_task(state, "research-1")[1] == Amount(tokens=65_000)
 
 
 def test_a_grant_raises_task_and_agent_together() -> None:
@@ -121,7 +121,7 @@ def test_an_answer_of_the_session_raises_the_task_once() -> None:
     state = spent(working(budget=122_000), "research-1").session_answered(answer)
     assert state.session_answered(answer) == state
     assert (state.account.limit.tokens, state.account.unreserved.tokens) == (152_000, 30_000)
-    assert from_task(state, "research-1")[1] == Amount(tokens=15_000)
+    assert from_task(state, "research-1")[1] == Amount(tokens=15_900)
     nothing = state.session_answered(SessionAnswer(ask_id="task-1/research-1-2", amount=Amount()))
     assert nothing.account == state.account
     assert nothing.answered_asks == ("task-1/research-1-1", "task-1/research-1-2")
