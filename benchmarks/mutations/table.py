@@ -154,7 +154,7 @@ MUTATIONS = (
     ),
     Mutation(
         "workflows", "a task that is being started is taken for dead", "workflows",
-        "in self._state.open_tasks if task_id not in self._starting)", "in self._state.open_tasks)",
+        "in self._state.open_tasks if task_id not in self._starting]", "in self._state.open_tasks]",
         (f"{LIVE}/test_live_admission.py",),
     ),
     # ------------------------------------------------------------------------------------------------------ gate

@@ -21,7 +21,7 @@ def test_a_request_says_what_the_money_is_for_under_an_id_that_a_replay_gives_ag
     assert request == Approval(
         request_id="research-1-1",
         agent="research-1",
-        asked=Amount(tokens=30_000),
+        asked=Amount(tokens=900 + 3 * 30_000),  # its next call, and ten turns, which are over three shares
         spent=Amount(tokens=29_500, micro_usd=7),
         limit=Limit(tokens=30_000),
         needed=state.runs["research-1"].needed,
@@ -30,7 +30,8 @@ def test_a_request_says_what_the_money_is_for_under_an_id_that_a_replay_gives_ag
         outlook=Outlook(
             calls=1,
             each=Amount(tokens=29_500),
-            worth=1,
+            worth=4,
+            finishing=Amount(tokens=90_900),
             finished=1,
             to_come=2,
             kept=Amount(tokens=60_000),
