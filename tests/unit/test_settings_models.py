@@ -115,12 +115,19 @@ def test_nothing_is_refused_of_a_model_that_nobody_knows() -> None:
 @pytest.mark.parametrize(
     ("asked", "thinking", "least"),
     [
+        ({}, 32_001, "32000 or less"),
         ({"budget": {"tokens": 600_000}}, 25_001, "25000 or less"),
         ({"agent_budget": {"tokens": 10_000_000}, "budget": {"tokens": 90_000_000}}, 32_001, "32000 or less"),
         ({"budget": {"micro_usd": 600_000}}, 5_001, "5000 or less"),
         ({"agent_budget": {"tokens": 4_000}}, 2_000, "default"),
     ],
-    ids=["a quarter of the tokens", "half of the longest reply", "a quarter of the dollars", "not even the least"],
+    ids=[
+        "the default budget",
+        "a quarter of the tokens",
+        "half of the longest reply",
+        "a quarter of the dollars",
+        "not even the least",
+    ],
 )
 def test_thinking_that_one_call_could_spend_a_budget_on_is_refused(
     asked: dict[str, object], thinking: int, least: str
