@@ -125,6 +125,11 @@ class Inbox:
         """What came since `hold`."""
         return tuple(self._held or ())
 
+    async def release(self) -> None:
+        """There is no next run after all: have what was held take effect here, and all that follows."""
+        held, self._held = self.held, None
+        await self.handle_held(held)
+
     async def handle_held(self, held: tuple[HeldMessage, ...]) -> None:
         """Have those take effect that came while the run before stored its state."""
         for message in held:
@@ -231,6 +236,7 @@ class TaskWorkflow:
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 raise
             await self._crew.stop()
+            await self._inbox.release()
             if is_cancelled_exception(error):
                 await self._ending.finish(TaskPhase.CANCELLED)
                 raise

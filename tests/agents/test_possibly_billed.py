@@ -18,8 +18,9 @@ from waystation.domain.leg import Finished, LegOutcome, LegRequest
 from waystation.domain.models import PRICES, cost_micro_usd
 from waystation.domain.transcript import Pinned, Text, user_text
 from waystation.ports import ModelRequest
-from waystation.testing import scripted_reply
+from waystation.testing import ScriptedModel, scripted_reply
 
+SEARCH = scripted_reply(use("search_documents", query="harbour"))
 RUN_ID = f"{TASK}/research-1"
 MODEL = "claude-sonnet-5-5"
 USAGE = Usage(input=900, cache_write=300, cache_read=5_000, output=150)
@@ -116,6 +117,18 @@ async def test_where_no_byte_came_the_last_count_and_the_bytes_of_what_is_new_ar
     second = (await held(office)).tokens - first - 2 * office.terms.max_output
     assert second == first < len(server.requests[-1].content)
     assert isinstance(await leg(office, server), Finished)
+
+
+async def test_the_count_of_a_fallback_bounds_no_request_of_another_model(office: Office) -> None:
+    counted_otherwise = scripted_reply(*SEARCH.blocks, usage=Usage(input=10, output=5)).model_copy(
+        update={"asked": "other-model-1"}
+    )
+    model = ScriptedModel([counted_otherwise, ModelUnavailable("cut")])
+    with pytest.raises(ModelUnavailable):
+        await office.leg(model)
+    sent = model.requests[-1]
+    head = len(sent.system.encode()) + sum(len(tool.model_dump_json()) for tool in sent.tools)
+    assert (await held(office)).tokens > head + sent.max_output, "the bytes of all that was sent"
 
 
 async def test_after_a_compaction_the_bytes_bound_the_request_again(office: Office) -> None:

@@ -1,17 +1,19 @@
 """Calls that ask a person, on a real server: nothing is held while they wait, and each is carried out once or not."""
 
+import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
 import pytest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowFailureError
 
 from tests.crew import CALL_TOKENS, NOTE, WORK_TOKENS
 from tests.delegating import HAND_IN, delegate, delegating
 from tests.post import ONE, PRIVATE, letter, post
 from tests.readers import ANYONE
-from tests.running import dev_server, until, working
+from tests.running import POLL, dev_server, until, working
 from tests.workflows_live.history import details, events, everything_written
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.agents.loop import EXPIRED
@@ -19,8 +21,10 @@ from waystation.domain.amount import Amount
 from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.domain.budget import Mode
 from waystation.domain.decisions import Unattended
-from waystation.domain.signals import EDIT_CONTEXT
-from waystation.domain.task import Approval, TaskPhase
+from waystation.domain.ownership import OfTask
+from waystation.domain.signals import EDIT_CONTEXT, TELL
+from waystation.domain.task import Approval, Refusal, TaskPhase
+from waystation.ports import Store
 
 TWO = {"harbours": [[letter("Brest"), letter("Cadiz")], [HAND_IN]]}
 SAVED = 7 * CALL_TOKENS - 2 * CALL_TOKENS
@@ -137,6 +141,45 @@ async def test_a_request_survives_a_task_that_continues_as_new(tmp_path: Path, r
     assert after == before
     assert at.tool.sent == ["the keeper"]
     assert progress.phase is TaskPhase.DONE
+
+
+class GatedStates:
+    """A store that takes no piece of a task's state until the gate is opened."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self.reached, self.opened = store, asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    async def put_text(self, text: str, owner: OfTask) -> str:
+        if text.startswith('{"parts":'):
+            self.reached.set()
+            await self.opened.wait()
+        return await self._store.put_text(text, owner)
+
+
+async def test_a_message_held_for_the_next_run_is_answered_if_the_task_is_cancelled_instead(
+    tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with (
+        dev_server("limit.historyCount.suggestContinueAsNew=40") as server,
+        post(server, tmp_path, redactor, ONE) as at,
+    ):
+        gated = GatedStates(at.parts.store)
+        async with working(server, replace(at.parts, store=gated)):  # pyright: ignore[reportArgumentType]: it has all that a store has
+            await at.counter.submit()
+            await at.asked()
+            while not gated.reached.is_set():
+                await at.task.signal(APPROVE_BUDGET, {"request_id": "nobody-1"})
+                await asyncio.sleep(POLL)
+            await at.task.signal(TELL, {"text": "Give depths in metres.", "by": "Ben"})
+            await at.task.cancel()
+            gated.opened.set()
+            with pytest.raises(WorkflowFailureError):
+                await at.task.result()
+            trail = await at.parts.store.audit_trail(at.task.id, ANYONE)
+    assert [one.signal for one in trail if isinstance(one, Refusal) and one.signal == TELL] == [TELL]
 
 
 async def test_a_subagent_that_asks_is_no_workflow_until_its_task_has_the_answer(

@@ -74,13 +74,15 @@ class Attempt:
     def counted_prompt(self, shown: Sequence[Message]) -> CountedPrompt | None:
         """The provider's count of the newest turn's request, if the next request begins with all that it sent.
 
-        None before the first reply, after a reply whose input was not reported, and if anything was done to the
-        conversation since: a compaction, an edit.
+        None before the first reply, after a reply whose input was not reported or that a fallback gave, whose tokens
+        are others, and if anything was done to the conversation since: a compaction, an edit.
         """
         replies = [place for place, message in enumerate(shown) if message.role == "assistant"]
         said = self.transcript.messages
         newest = max((place for place, message in enumerate(said) if message.role == "assistant"), default=None)
         if newest is None or not replies or not self.totals.last_prompt or said[newest].id != shown[replies[-1]].id:
+            return None
+        if said[newest].said_by:
             return None
         if any(recorded_at(record, self.transcript) > newest for record in self.transcript.records):
             return None
@@ -91,14 +93,20 @@ class Attempt:
         await self.desk.store.commit_compaction(self.fence, self.transcript.version, record, (), None)
         self.transcript = with_record(self.transcript, record)
 
-    async def hold_prefix(self) -> None:
-        """Commit system prompt and tools as they are sent from here on, where that is not what the conversation says.
+    async def hold_prefix(self) -> bool:
+        """Commit system prompt and tools as they are sent from here on, if that is not what the conversation says.
 
-        Raises FenceLost, VersionConflict.
+        Returns:
+            Whether it was committed: what is shown of the conversation may be another then.
+
+        Raises:
+            FenceLost, VersionConflict: another attempt has taken over.
         """
-        if not self._holds_prefix:
-            record_id = f"prefix-{self.transcript.version + 1}"
-            await self.record(PromptPrefix(id=record_id, system=self.system, tools=self.toolbox.specs))
+        if self._holds_prefix:
+            return False
+        record_id = f"prefix-{self.transcript.version + 1}"
+        await self.record(PromptPrefix(id=record_id, system=self.system, tools=self.toolbox.specs))
+        return True
 
     @property
     def _holds_prefix(self) -> bool:

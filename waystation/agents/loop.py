@@ -322,8 +322,9 @@ class Turns:
         estimate = request_tokens(at.fixed, shown := at.shown, at.scale)
         if estimate >= terms.trigger or terms.crowded(len(shown)):
             return ContextFull(standing=at.standing, request_tokens=estimate)
-        await at.hold_prefix()
-        call = await affordable(at, shown := at.shown, self.loop.model)
+        if await at.hold_prefix():
+            shown = at.shown
+        call = await affordable(at, shown, self.loop.model)
         if isinstance(call, TooDear):
             return AllowanceSpent(standing=at.standing, needed=call.needed)
         for status in call.request.messages[len(shown) :]:
