@@ -105,8 +105,8 @@ class ScheduleActivities:
         return await self._spent(row, session) if ended is None else ended.spent
 
     async def _may_spend(self, row: TaskRow, schedule: str) -> bool:
-        """Whether it is at work, or the run that has registered it still has to hand it in. Asked for in this order, a
-        task that is handed in meanwhile is seen.
+        """Whether it is at work, or the run that registered it has yet to submit it. Asked in this order, a task that
+        is submitted meanwhile is seen.
         """
         registering = run_workflow_id(schedule, row.request.request_id)
         return await self.intake.is_open(registering) or await self.intake.is_open(row.ref.task_id)

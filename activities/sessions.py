@@ -139,6 +139,6 @@ class RewindActivities:
 
     @activity.defn(name="ReopenTask")
     async def reopen(self, asked: TaskRewind) -> StateRef:
-        """Take the agent back, let those that built on it begin anew, and store the state to go on from."""
+        """Take the agent back, let those that built on it start again, and store the state to go on from."""
         with reported():
             return await store_state(self._store, await self._rewinder.reopen(asked), asked.ref.reader)

@@ -2,7 +2,7 @@
 
 A task is admitted by an activity, then started as a child that outlives every execution of its session. What the
 session may spend, has spent and holds is saved in the store before anything that depends on it leaves the workflow, so
-that a new execution goes on from there, whoever terminated the one before.
+that a new execution continues from there, even if the one before was terminated.
 """
 
 import asyncio

@@ -309,7 +309,7 @@ def _reported_cost(call: PricedCall, error: ModelError) -> Amount | None:
     """What a call without a reply costs at most by its provider's report; None if the report says nothing about it.
 
     An upper bound as the worst case is: the input is what the provider will bill, at the rates of its kinds, and the
-    output is bounded by whoever read the stream. It is never more than the worst case.
+    output is bounded by the code that read the stream. It is never more than the worst case.
     """
     used = error.reported
     if used is None or used.prompt * _MOST_BYTES_PER_TOKEN < call.input_bound:

@@ -44,7 +44,7 @@ from waystation.ports import ModelRequest, Redactor, StopReason
 HEADROOM = 2
 """A summary may have this many times the tokens that were asked for: models do not count exactly."""
 THINKING_ROOM = 2_048
-"""Tokens of a reply beside the summary: models think before they write, and count that as output."""
+"""Tokens of a reply in addition to the summary: models think before they write, and count that as output."""
 _REPLY_FLOOR = 128
 TRIES = 2
 """A summary that was cut is asked for once more, shorter and with twice the room."""

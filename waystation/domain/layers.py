@@ -257,7 +257,7 @@ def rounded_up(amount: int) -> int:
 
 
 class Reminder(Value):
-    """What an agent is told in a status message.
+    """What a status message says.
 
     It stays in the conversation as it was sent, so a new one is written only where its text would be another one: what
     it says changes in steps and not at every turn.

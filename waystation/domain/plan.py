@@ -258,7 +258,7 @@ def share_out_with_reserves(
     """What each agent starts with: an even share as `share_out` has it, or its role's minimum reserve if that is more.
 
     Args:
-        left: What there is to share out.
+        left: What can be shared out.
         agent_budget: What an agent starts with at most, unless its minimum reserve is more.
         roles: By id of the step, its role.
         reserves: By role, what an agent of it needs at least. Where all of them together pass `left`, each gets the

@@ -103,7 +103,7 @@ def whole_text(text: str) -> str:
 
 
 def sendable_json(value: JsonValue, depth: int = 0) -> JsonValue:
-    """The value with words in the place of what cannot be sent: whoever asked for a number refuses them."""
+    """The value with a note in place of what cannot be sent: a tool that expects a number refuses it."""
     fault = _own_fault(value, depth)
     match value:
         case str():
