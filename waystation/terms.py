@@ -287,7 +287,6 @@ def task_terms(
         review_model=_review_model(settings),
         floor=_floor(basis, agents),
         minimum_reserves=_minimum_reserves(basis, agents),
-        asks_last=True,
         review_plan=settings.review_plan if request.review_plan is None else request.review_plan,
         revisions=settings.revisions,
         revision_percent=settings.revision_percent,

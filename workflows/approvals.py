@@ -178,7 +178,7 @@ class BudgetGate:
         await self._ask_session(step_id)
         if self._board.stopping or self._drawn(step_id):
             return True
-        return self._board.state.patient and may_be_handed_back(self._board.state, step_id)
+        return may_be_handed_back(self._board.state, step_id)
 
     async def _was_handed_back(self, step_id: str) -> bool:
         """From those at work, for whom it waits while they may still leave enough. Also where it is wanted."""

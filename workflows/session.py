@@ -65,7 +65,7 @@ class SessionWorkflow:
         self._state, self._epoch, self._version = start.state, start.epoch, start.version
         self._saved = start.saved
         self._starting: set[str] = set()
-        self._used = bool(start.epoch)
+        self._ready = self._used = bool(start.epoch)
 
     @workflow.run
     async def run(self, start: SessionStart) -> None:
@@ -78,6 +78,7 @@ class SessionWorkflow:
         saving = asyncio.create_task(self._save_changes())
         if self._state.open_tasks:
             await self._reconcile()
+        self._ready = True
         while not self._is_over():
             if await self._quiet():
                 await self._reconcile()
@@ -97,7 +98,7 @@ class SessionWorkflow:
     @workflow.update(name="submit_task", description="Admit a task and start it; the same task again is found again.")
     async def submit(self, *sent: JsonValue) -> Admission:
         """Raises ApplicationError where the task is unknown, lives in another store, or does not fit the budget."""
-        await self._until_loaded()
+        await self._until_ready()
         self._require_sealed(sent)
         return await self._admitted(TaskRef.model_validate(whole(sent)))
 
@@ -109,7 +110,7 @@ class SessionWorkflow:
     @workflow.update(name="rewind_task", description="Let a finished task go on from a message of one of its agents.")
     async def rewind(self, *sent: JsonValue) -> Admission:
         """Raises ApplicationError as `submit_task` does. A task that runs is left as it is."""
-        await self._until_loaded()
+        await self._until_ready()
         self._require_sealed(sent)
         rewind = TaskRewind.model_validate(whole(sent))
         return await self._admitted(rewind.ref, rewind)
@@ -124,7 +125,7 @@ class SessionWorkflow:
         """As `submit_task`, for a sender that is a workflow: an activity that waited for the answer would hold a slot
         that the admission itself may need.
         """
-        await self._until_loaded()
+        await self._until_ready()
         request = read(AdmissionRequest, sent) if self._takes(sent) else None
         if request is None:
             return
@@ -141,7 +142,7 @@ class SessionWorkflow:
     @workflow.signal(description='Limit all tasks together: {"tokens": 2000000, "usd": 50}; null lifts it.')
     async def set_session_limit(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated here; a malformed limit changes nothing and is logged."""
-        await self._until_loaded()
+        await self._until_ready()
         if not self._takes(sent):
             return
         try:
@@ -152,7 +153,7 @@ class SessionWorkflow:
     @workflow.signal(description="A task asks for more than its budget. Sent by tasks.")
     async def ask_budget(self, *sent: JsonValue) -> None:
         """Answered at once, each ask once. The session does not continue as new before its answer is sent."""
-        await self._until_loaded()
+        await self._until_ready()
         ask = read(Ask, sent) if self._takes(sent) else None
         if ask is None:
             return
@@ -169,7 +170,7 @@ class SessionWorkflow:
     @workflow.signal(description="A person granted a task new money. Sent by tasks.")
     async def task_granted(self, *sent: JsonValue) -> None:
         """The session's limit grows by as much."""
-        await self._until_loaded()
+        await self._until_ready()
         raised = read(Raised, sent) if self._takes(sent) else None
         if raised is not None:
             self._change(session.raised(self._state, raised))
@@ -177,7 +178,7 @@ class SessionWorkflow:
     @workflow.signal(description="A task is over. Sent by tasks.")
     async def task_finished(self, *sent: JsonValue) -> None:
         """Its reservation is given back."""
-        await self._until_loaded()
+        await self._until_ready()
         settlement = read(Settlement, sent) if self._takes(sent) else None
         if settlement is not None:
             self._change(session.settled(self._state, settlement))
@@ -271,8 +272,11 @@ class SessionWorkflow:
         """Whether nothing would be lost if this execution ended now."""
         return workflow.all_handlers_finished() and self._saved == self._version
 
-    async def _until_loaded(self) -> None:
-        await workflow.wait_condition(lambda: self._loaded)
+    async def _until_ready(self) -> None:
+        """Until the account is read, and the tasks are settled that ended while no session ran: a task that the store
+        calls open may be over.
+        """
+        await workflow.wait_condition(lambda: self._ready)
 
     def _takes(self, sent: tuple[JsonValue, ...]) -> bool:
         """Whether a message may have an effect: where tasks here were admitted under encryption, if it came so."""

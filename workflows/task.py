@@ -198,7 +198,7 @@ async def _state_to_go_on_from(start: TaskStart) -> TaskState | None:
             ForkActivities.take_over, start.ref, **named(SHORT, summary)
         )
         state = await load_state(start.ref, taken_over)
-        return lending(state, start.terms) if start.terms.asks_last else state
+        return lending(state, start.terms)
     return None
 
 

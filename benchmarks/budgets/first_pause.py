@@ -60,18 +60,17 @@ class Way(NamedTuple):
 
     name: str
     lends: bool
-    """What is held for steps to come is lent, down to a floor."""
-    last: bool
-    """Nobody is asked while an agent of the task goes on."""
+    """What is held for steps to come is lent, down to a floor, and nobody is asked while an agent of the task goes
+    on."""
 
 
-WAYS = (Way("walls", False, False), Way("lent", True, False), Way("lent, asked last", True, True))
+WAYS = (Way("walls", lends=False), Way("lent", lends=True))
 
 
 def terms_of(request: TaskRequest, way: Way) -> TaskTerms:
     """As they are submitted, but for the way."""
     terms = task_terms(request, Settings(offline=True), (), date(2026, 1, 1))
-    return terms.model_copy(update={"floor": terms.floor if way.lends else None, "asks_last": way.last})
+    return terms.model_copy(update={"floor": terms.floor if way.lends else None})
 
 
 @dataclass(frozen=True)

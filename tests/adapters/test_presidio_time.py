@@ -50,6 +50,15 @@ async def redacted(redactor: PresidioRedactor, text: str, place: Place = Place.C
     return result
 
 
+def test_one_redactor_serves_several_event_loops_after_each_other() -> None:
+    async def many(loop: int) -> None:
+        await asyncio.gather(*(redacted(redactor, f"{FINE} {loop} {number}") for number in range(4)))
+
+    with closing(PresidioRedactor(KEY)) as redactor:
+        for loop in range(2):
+            asyncio.run(many(loop))
+
+
 async def test_a_text_that_hangs_fails_by_its_time_and_others_go_on(release: threading.Event) -> None:
     with closing(PresidioRedactor(KEY, seconds=5)) as redactor:
         await redactor.warm_up()

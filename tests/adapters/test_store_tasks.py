@@ -15,7 +15,7 @@ from waystation.domain.task import Approval, BudgetProgress, Refusal, SourceDocu
 
 SKY = SourceDocument(name="sky.md", text="Blue light\nscatters most.\n")
 PENDING = Approval(request_id="ask-1", agent="research-1", asked=Amount(tokens=1_000), requested_at=NOON)
-GRANTED = PENDING.model_copy(update={"decision": "approved", "granted_tokens": 500, "answered_at": NOON})
+GRANTED = PENDING.model_copy(update={"decision": "approved", "granted": Amount(tokens=500), "answered_at": NOON})
 LATE = Refusal(signal="approve_budget", reason="no request ask-9 waits", at=NOON)
 
 

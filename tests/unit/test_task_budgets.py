@@ -188,20 +188,18 @@ def test_shares_of_a_plan_that_came_from_elsewhere_and_do_not_fit_are_even_and_n
     assert state.notes == (UNFIT_SHARES,)
 
 
-def test_under_terms_of_before_shares_are_walls() -> None:
+def test_where_nobody_lends_shares_are_walls() -> None:
     assert drawn(narrow(None), "research-1") is None
 
 
-def test_a_patient_agent_waits_while_another_goes_on_that_cannot_leave_enough_and_asks_when_none_does() -> None:
+def test_an_agent_waits_while_another_goes_on_that_cannot_leave_enough_and_asks_when_none_does() -> None:
     other = PLAN.steps[1].id
     state = narrow(FLOOR).started(PLAN.steps[1], REF, TERMS)
     state = spent(state, Amount(tokens=19_500), Amount(tokens=60_000))
-    waits = [may_be_handed_back(state.with_(patient=patient), "research-1") for patient in (False, True)]
-    assert waits == [False, True]
-    state = state.with_(patient=True)
+    assert may_be_handed_back(state, "research-1")
     ended = after_leg(state, other, Finished(standing=standing(Amount(tokens=20_000))))
     assert not may_be_handed_back(ended, "research-1")
-    assert not may_be_handed_back(state.with_(floor=None), "research-1"), "its terms are of before"
+    assert not may_be_handed_back(state.with_(floor=None), "research-1"), "nobody lends"
 
 
 def test_a_step_that_begins_has_its_share_again_as_far_as_others_have_handed_back() -> None:

@@ -170,7 +170,7 @@ async def test_an_edit_waits_for_the_end_of_a_leg_and_comes_too_late_for_an_agen
     assert (late.state, late.reason) == ("refused", TOO_LATE)
     assert ended.phase is TaskPhase.DONE
     assert [entry.state for entry in trail if isinstance(entry, ContextEdit)] == ["waiting", "refused"]
-    assert stored.records == ()
+    assert [record.type for record in stored.records] == ["prompt_prefix"], "nothing was pinned"
 
 
 async def test_an_agent_that_was_edited_can_still_be_denied(

@@ -308,7 +308,11 @@ async def test_messages_that_do_not_fit_leave_the_session_as_it_is(
             await counter.session.signal(signal, args=sent)
         with pytest.raises(WorkflowUpdateFailedError):
             await counter.session.execute_update(names.SUBMIT_TASK)  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
-        assert await account(counter) == Account(limit=Limit(tokens=60_000))
+
+        async def all_are_handled() -> bool:
+            return await account(counter) == Account(limit=Limit(tokens=60_000))
+
+        await until(all_are_handled)
         await counter.submit()
         await counter.task().signal(names.BUDGET_ANSWER, args=sent)
         assert (await counter.task().result()).phase is TaskPhase.DONE

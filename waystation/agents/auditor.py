@@ -95,7 +95,7 @@ MessageId = Annotated[str, Field(pattern=r"^[^\s\[\]]+$")]
 class _Line(Value):
     """Of a file. Fields that are not known are not looked at; ids may be numbers."""
 
-    model_config = ConfigDict(coerce_numbers_to_str=True)
+    model_config = ConfigDict(coerce_numbers_to_str=True, extra="ignore")
 
 
 class Said(_Line):

@@ -304,8 +304,8 @@ async def _reindex(settings: Settings, *, with_refused: bool, anew: bool) -> Rei
             async with opened_draft(settings, embedder, anew=anew) as draft:
                 told = _Told(monotonic).told
                 done = await Reindexing(store, embedder, draft, redactor, told, with_refused=with_refused).run()
-            if lost := (await held(settings, store, draft)).lost:
-                say(lost)
+                if lost := (await held(settings, store, draft)).lost:
+                    say(lost)
         return ReindexedJson(embedder=embedder.name, dimension=embedder.dimension, **done.model_dump())
 
 

@@ -17,7 +17,7 @@ FREED = "money came free, and it goes on with that"
 
 def lending(state: TaskState, terms: TaskTerms) -> TaskState:
     """With how its agents share money."""
-    return state.with_(floor=terms.floor, minimum_reserves=terms.minimum_reserves, patient=terms.asks_last)
+    return state.with_(floor=terms.floor, minimum_reserves=terms.minimum_reserves)
 
 
 def drawn(state: TaskState, step_id: str) -> TaskState | None:
@@ -57,20 +57,17 @@ GOING_ON = frozenset({"running", "full"})
 
 
 def may_be_handed_back(state: TaskState, step_id: str) -> bool:
-    """Whether a run that spent its own waits for what others have not spent who are at work, before anybody is asked:
-    where that is enough for its next call, or the task is patient: then several that lack money go on in turn, and ask
-    when none can. Of those that all wait, the first by its id waits for none of the others.
+    """Whether a run that spent its own waits before anybody is asked: as long as another run is at work, which may leave
+    it something, or for what those can spare that wait as it does, of whom the first by its id waits for none.
     """
     if state.floor is None or state.runs[step_id].halted:
         return False
-    spare = _spare(state, step_id)
-    at_work = [run for other, run in state.runs.items() if other != step_id and run.phase in GOING_ON]
-    if state.patient and at_work:
+    if any(other != step_id and run.phase in GOING_ON for other, run in state.runs.items()):
         return True
-    rests = [state.account.reserved.get(run.run.step_id, Amount()).less(run.totals.spent) for run in at_work]
-    left = sum((*rests, *spare.values()), state.account.unreserved.amount)
+    spare = _spare(state, step_id)
+    left = sum(spare.values(), state.account.unreserved.amount)
     before = any(other < step_id and other in state.runs for other in spare)
-    return (bool(at_work) or before) and state.runs[step_id].needed.less(left).nothing
+    return before and state.runs[step_id].needed.less(left).nothing
 
 
 def _spare(state: TaskState, step_id: str) -> dict[str, Amount]:

@@ -241,8 +241,6 @@ class TaskTerms(RoleTerms):
     """What a step to come of any role keeps when others borrow from it; None: nothing is lent."""
     minimum_reserves: dict[str, Amount] = {}
     """By role, what a step of it starts with at least: it is never lent."""
-    asks_last: bool = False
-    """Whether nobody is asked for money while an agent of the task can go on; False, as in terms of before."""
     reviews: int = 0
     """How often a review may send the report back."""
     procedures_among_documents: bool = False

@@ -54,8 +54,6 @@ class TaskState(Value):
     """What every step started with, once there is a plan."""
     floor: Amount | None = None
     """What a step to come keeps at least when others borrow from it; None: nobody borrows."""
-    patient: bool = False
-    """Whether a run that lacks money waits for whoever is at work."""
     minimum_reserves: dict[str, Amount] = {}
     """By role, what a step of it starts with at least."""
     runs: dict[str, AgentRun] = {}

@@ -154,7 +154,7 @@ class _Entry(Input):
 class _File(Value):
     """Other settings beside the servers are those of the client whose file it is."""
 
-    model_config = ConfigDict(hide_input_in_errors=True)
+    model_config = ConfigDict(hide_input_in_errors=True, extra="ignore")
 
     mcpServers: dict[str, _Entry]
 
@@ -185,7 +185,8 @@ def server_names(path: Path) -> tuple[str, ...]:
 
 
 def _enabled(path: Path) -> dict[str, _Entry]:
-    written = _File.model_validate(json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_named_once))
+    read = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_named_once)
+    written = _File.model_validate(read)
     return {name: entry for name, entry in written.mcpServers.items() if not entry.disabled}
 
 

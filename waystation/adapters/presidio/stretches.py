@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from threading import Thread
 from types import TracebackType
 from typing import Annotated, Generic, Literal, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -133,16 +134,19 @@ async def in_thread(work: Callable[[], _T], limit: TimeLimit) -> _T:
 
 
 class Lane:
-    """Threads for one piece of work after another. One that hangs is left behind, since no thread can be ended."""
+    """Threads for one piece of work after another. One that hangs is left behind, since no thread can be ended.
+
+    It may serve one event loop after the other, as where a script calls `asyncio.run` more than once.
+    """
 
     def __init__(self) -> None:
-        self._turn = asyncio.Lock()
+        self._turns = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]()
         self._at_work = set[object]()
         self._closed = False
 
     async def run(self, work: Callable[[], _T], limit: TimeLimit) -> _T:
         """The result of work, when it is its turn. Raises RedactionFailed."""
-        async with self._turn:
+        async with self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             if self._closed:
                 raise RedactionFailed("the redactor is closed")
             if len(self._at_work) >= MOST_LEFT_BEHIND:
