@@ -57,8 +57,8 @@ GOING_ON = frozenset({"running", "full"})
 
 
 def may_be_handed_back(state: TaskState, step_id: str) -> bool:
-    """Whether a run that spent its own waits before anybody is asked: as long as another run is at work, which may leave
-    it something, or for what those can spare that wait as it does, of whom the first by its id waits for none.
+    """Whether a run that spent its own waits before anybody is asked: as long as another run is at work, which may
+    leave it something, or for what those can spare that wait as it does, of whom the first by its id waits for none.
     """
     if state.floor is None or state.runs[step_id].halted:
         return False
