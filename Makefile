@@ -13,7 +13,7 @@ MACOS := 14.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check lint wheel compose-check map trips lookalikes test-servers chaos mutations pump load bench-pages bench-budgets bench-context bench-privacy bench-memory bench-cache bench-live try-local platforms pythons format lock clean
+.PHONY: help setup demo test test-part test-all check lint wheel compose-check map trips lookalikes test-servers chaos mutations pump load bench-pages bench-budgets bench-context bench-privacy bench-memory bench-cache bench-live try-local platforms pythons format lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -24,12 +24,15 @@ demo: $(STAMP) ## Run a task over real documents, with a pause for its budget, t
 	$(BIN)/waystation demo
 
 test: $(STAMP) ## Run the tests that go before every commit
-	$(BIN)/python -m pytest $(PYTEST) -m 'not installed and not whole' --hypothesis-profile=quick
+	$(BIN)/python -m pytest $(PYTEST) -m 'not installed and not whole' --hypothesis-profile=quick --durations=30
+
+test-part: $(STAMP) ## Run those of the others that run when a commit lands: `make test-part COMMIT=HASH`
+	$(BIN)/python -m pytest $(PYTEST) --part-of $(COMMIT) --hypothesis-profile=quick --durations=30
 
 test-all: $(STAMP) ## Run all tests, whole platforms and hundreds of tasks among them: half an hour on two cores
 	$(BIN)/python -m pytest $(PYTEST)
 
-check: lint test-all wheel ## Lint, types, layers, all tests and the installed wheel: what CI runs
+check: lint test-all wheel ## Lint, types, layers, all tests and the installed wheel
 
 lint: $(STAMP) ## Lint, formatting, layers and types
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-logo && $(BIN)/basedpyright

@@ -12,7 +12,7 @@ from hypothesis import settings
 from temporalio.client import Client
 
 from tests.postgres import PostgresServer, running_postgres
-from tests.tiers import waits
+from tests.tiers import part_of, waits
 from waystation.adapters.temporal.connect import Target, connect, ensure_search_attributes
 from waystation.adapters.temporal.dev_server import running_dev_server
 from waystation.settings import Settings
@@ -42,11 +42,21 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What waits for `make test-all` is marked so."""
-    for item in items:
-        if waits(item.path):
-            item.add_marker(pytest.mark.whole)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The option of `make test-part`."""
+    parser.addoption("--part-of", metavar="COMMIT", help="of the tests that wait, those that run when it lands")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What waits for `make test-all` is marked so; with `--part-of` only what runs when that commit lands is kept."""
+    waiting = [item for item in items if waits(item.path)]
+    for item in waiting:
+        item.add_marker(pytest.mark.whole)
+    if commit := config.getoption("part_of"):
+        landing = part_of(commit, {item.path.stem for item in waiting})
+        kept = [item for item in waiting if item.path.stem in landing]
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+        items[:] = kept
 
 
 def pytest_sessionfinish() -> None:
