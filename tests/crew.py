@@ -180,11 +180,13 @@ def in_dollars(given: TaskTerms) -> TaskTerms:
 
 TIGHT_BUDGET = 10_000
 SHARE = (TIGHT_BUDGET - CALL_TOKENS) // len(CREW_PLAN.steps)
+ASKED = 4_813
+"""Tokens that each researcher asks for under `tight`: what its next call lacks, and ten turns like its first five."""
 
 
 def tight(mode: Mode = Mode.APPROVAL) -> TaskTerms:
     """Terms under which each researcher is out of tokens after five of its seven calls, and its task has no rest.
 
-    Each asks for another `SHARE`, which is enough.
+    Each asks for `ASKED`, which is enough.
     """
     return terms(budget=TIGHT_BUDGET, agent_budget=TIGHT_BUDGET, mode=mode)

@@ -168,7 +168,12 @@ async def test_a_proved_name_is_the_servers_to_say(
         ("read/resolve", {}, 400, "resolve: missing a required argument"),
         ("read/resolve", {"prefix": ""}, 400, "prefix: it is one line"),
         ("read/bill", {"task_id": "a" * 1_000}, 400, "task_id: it is one line of at most 200 characters"),
-        ("approve/set_session_limit", {"session": "S", "limit": {"usd": 5}}, 422, "usd: Extra inputs are not permitted"),
+        (
+            "approve/set_session_limit",
+            {"session": "S", "limit": {"usd": 5}},
+            422,
+            "usd: Extra inputs are not permitted",
+        ),
         ("approve/set_session_limit", {"session": "S", "limit": {"tokens": -5}}, 400, "an amount is from 0"),
         ("approve/set_session_limit", {"session": "x\ny", "limit": {"tokens": 5}}, 400, "session: it is one line"),
         ("approve/deny_together", {"task_id": "T", "request_ids": ["r"] * 2_000}, 400, "more than 1,000 at once"),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import socket
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import httpx2
 from anthropic.types import Message as WireMessage
@@ -31,6 +31,7 @@ from waystation.adapters.anthropic.messages_server import (
     refused,
 )
 from waystation.adapters.offline.transport import OfflineTransport
+from waystation.adapters.offline.wire import MAX_OUTPUT
 from waystation.domain.models import OFFLINE_MODEL
 
 _STEP = re.compile(r'<step id=\\"([^"\\]+)\\"')
@@ -57,7 +58,9 @@ class MessagesServer:
 
     def reply(self, path: str, headers: dict[str, str], body: bytes) -> httpx2.Response:
         """The offline model's answer, whatever model was asked for."""
-        asked = cast("dict[str, object]", json.loads(body)) | {"model": OFFLINE_MODEL}
+        asked = cast("dict[str, Any]", json.loads(body)) | {"model": OFFLINE_MODEL}
+        if "max_tokens" in asked:
+            asked["max_tokens"] = min(asked["max_tokens"], MAX_OUTPUT)
         request = httpx2.Request("POST", f"http://offline.invalid{path}", headers=headers, content=json.dumps(asked))
         return asyncio.run(_whole(self.transport_of(body), request))
 

@@ -5,6 +5,7 @@ from pydantic import JsonValue
 from temporalio.client import Client, WorkflowFailureError
 
 from tests.crew import (
+    ASKED,
     CALL_TOKENS,
     CREW_PLAN,
     PROMPT_TOKENS,
@@ -40,9 +41,6 @@ MALFORMED: list[tuple[JsonValue, str]] = [
     ({}, "request_id is missing, and open: "),
     ({"request_id": "nobody-1"}, "there is no request of this id; open: "),
 ]
-
-ASKED = 4_813
-"""Tokens that each researcher asks for: what its next call lacks, and ten turns at the pace of its first five."""
 
 
 async def pause(counter: Counter) -> Task:

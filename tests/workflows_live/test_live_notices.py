@@ -13,7 +13,7 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureEr
 from temporalio.exceptions import ActivityError, ApplicationError
 
 from activities.tasks import NoticeActivities
-from tests.crew import Call, Crew, tight
+from tests.crew import ASKED, Call, Crew, tight
 from tests.ports import free_port
 from tests.running import RUNNERS, Counter, at_work, dev_server, opened_store, until
 from tests.unit.notice_values import ASKED as TOLD
@@ -34,7 +34,7 @@ from workers.sandbox import sandboxed
 from workflows.board import NoticeWorkflow
 from workflows.task import TaskWorkflow
 
-ASKED = ("budget_asked-harbours-1", "budget_asked-tides-1")
+ASKING = ("budget_asked-harbours-1", "budget_asked-tides-1")
 CHILD = "start_child_workflow_execution_initiated"
 
 
@@ -59,7 +59,7 @@ async def pause(counter: Counter) -> None:
 
     async def is_paused() -> bool:
         paused = (await counter.task().query(TaskWorkflow.progress)).phase is TaskPhase.PAUSED
-        return paused and kinds(await events(counter.task())).count("child_workflow_execution_started") == len(ASKED)
+        return paused and kinds(await events(counter.task())).count("child_workflow_execution_started") == len(ASKING)
 
     await until(is_paused)
 
@@ -86,9 +86,9 @@ async def test_a_task_that_pauses_and_finishes_tells_of_each_event_once_also_whe
     ):
         await pause(counter)
         await until_told(webhook, 2)
-        assert webhook.told == ids(counter, *ASKED)
+        assert webhook.told == ids(counter, *ASKING)
         assert await finish(counter) is TaskPhase.DONE
-        expected = ids(counter, *ASKED, "done")
+        expected = ids(counter, *ASKING, "done")
         await ended(server, expected)
         described = await server.get_workflow_handle(str(expected[-1])).describe()
         summary = await described.static_summary()
@@ -98,7 +98,7 @@ async def test_a_task_that_pauses_and_finishes_tells_of_each_event_once_also_whe
     assert summary == f"{task_id}: done"
     told = {payload(body)["delivery_id"]: payload(body) for body in webhook.taken}
     asked = told[expected[0]]
-    assert (asked["agent"], asked["request_id"], asked["asked_tokens"]) == ("harbours", "harbours-1", 2_387)
+    assert (asked["agent"], asked["request_id"], asked["asked_tokens"]) == ("harbours", "harbours-1", ASKED)
     assert asked["link"] == f"http://ui/namespaces/default/workflows/{task_id}"
     assert asked["title"] == "How is the bar crossed?"
 
@@ -117,7 +117,7 @@ async def test_workers_that_start_again_tell_what_could_not_be_told_and_nothing_
         ):
             await until_told(webhook, 2)
             assert await finish(counter) is TaskPhase.DONE
-            expected = ids(counter, *ASKED, "done")
+            expected = ids(counter, *ASKING, "done")
             await ended(client, expected)
     assert webhook.told == expected
 
@@ -201,7 +201,7 @@ async def test_a_webhook_that_is_dead_holds_no_task_back(
     async with at_work(server, tmp_path, redactor, Crew(), settings=telling(nobody)) as counter:
         await pause(counter)
         assert await finish(counter) is TaskPhase.DONE
-        described = [await server.get_workflow_handle(str(each)).describe() for each in ids(counter, *ASKED, "done")]
+        described = [await server.get_workflow_handle(str(each)).describe() for each in ids(counter, *ASKING, "done")]
     assert {each.status for each in described} == {WorkflowExecutionStatus.RUNNING}
 
 
@@ -213,7 +213,7 @@ async def test_a_webhook_that_refuses_shows_in_its_own_workflow_and_fails_no_tas
         at_work(server, tmp_path, redactor, Crew(), settings=telling(webhook)) as counter,
     ):
         await pause(counter)
-        for delivery_id in ids(counter, *ASKED):
+        for delivery_id in ids(counter, *ASKING):
             with pytest.raises(WorkflowFailureError) as failed:
                 await server.get_workflow_handle(str(delivery_id)).result()
             assert isinstance(failed.value.cause, ActivityError)
@@ -239,9 +239,9 @@ async def test_a_deadline_that_passes_is_told(server: Client, tmp_path: Path, re
         await counter.submit(under=decided)
         assert (await counter.task().result()).phase is TaskPhase.PARTIAL
         expired = ("budget_expired-harbours-1", "budget_expired-tides-1")
-        await ended(server, ids(counter, *ASKED, *expired, "partial"))
+        await ended(server, ids(counter, *ASKING, *expired, "partial"))
         # Agents that started with less than the others may ask, too.
-        assert all(each in webhook.told for each in ids(counter, *ASKED, *expired, "partial"))
+        assert all(each in webhook.told for each in ids(counter, *ASKING, *expired, "partial"))
     assert all(webhook.told.count(each) == 1 for each in webhook.told)
 
 
@@ -258,7 +258,7 @@ async def test_an_overdue_request_is_told_once_also_when_its_task_continues_as_n
     ):
         await counter.submit(under=decided)
         overdue = ("budget_overdue-harbours-1", "budget_overdue-tides-1")
-        await until_told(webhook, len(ASKED) + len(overdue))
+        await until_told(webhook, len(ASKING) + len(overdue))
         task = counter.task()
         first = (await task.describe()).run_id
 
@@ -268,7 +268,7 @@ async def test_an_overdue_request_is_told_once_also_when_its_task_continues_as_n
 
         await until(continued)
         assert await finish(counter) is TaskPhase.DONE
-        expected = ids(counter, *ASKED, *overdue, "done")
+        expected = ids(counter, *ASKING, *overdue, "done")
         await ended(client, expected)
     assert webhook.told == expected
 
@@ -335,7 +335,7 @@ async def test_the_secret_of_the_webhook_is_in_no_history_and_no_log(
         await pause(counter)
         assert await finish(counter) is TaskPhase.DONE
         await ended(server, ids(counter, "done"))
-        workflows = [counter.task().id, counter.session.id, *ids(counter, *ASKED, "done")]
+        workflows = [counter.task().id, counter.session.id, *ids(counter, *ASKING, "done")]
         handles = [server.get_workflow_handle(str(each)) for each in workflows]
         written = "".join([everything_written(await events(handle)) for handle in handles])
     assert "answered 404" in written

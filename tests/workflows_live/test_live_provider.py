@@ -117,7 +117,7 @@ WHOLE, PARTIAL = TaskPhase.DONE, TaskPhase.PARTIAL
 @pytest.mark.parametrize(
     ("gaps", "phase"),
     [
-        (("no count",), PARTIAL),
+        (("no count",), WHOLE),
         (("no usage",), WHOLE),
         (("no cache fields",), WHOLE),
         (("another model",), WHOLE),

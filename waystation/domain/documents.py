@@ -14,7 +14,7 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from typing import Literal, NamedTuple, final
 
-from pydantic import Field, computed_field
+from pydantic import ConfigDict, Field, computed_field
 
 from waystation.domain.errors import BadInput
 from waystation.domain.value import Value
@@ -199,7 +199,9 @@ class DocumentSet(Value):
 
 
 class DocumentChange(Value):
-    """What an update did to one document."""
+    """What an update did to one document. Its JSON says the kind, too, which is worked out again when that is read."""
+
+    model_config = ConfigDict(extra="ignore")
 
     position: int
     """Among the task's documents, from 0."""

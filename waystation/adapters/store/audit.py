@@ -102,7 +102,7 @@ async def _entries(connection: AsyncConnection, task_id: str, beginning: str, re
 def entry_row(task_id: str, entry: AuditEntry) -> dict[str, object]:
     """The entry as its table has it."""
     name = entry_id(entry)
-    return {"task_id": task_id, "entry_id": name, "body": bound(entry.model_dump_json(exclude_computed_fields=True), task_id, name)}
+    return {"task_id": task_id, "entry_id": name, "body": bound(entry.model_dump_json(), task_id, name)}
 
 
 def _of(task_id: str, reader: Reader) -> Select[str, str]:
