@@ -191,7 +191,9 @@ class SqlTraces(StorePart):
             return None
         mine = (task_events.c.tenant == place.tenant, task_events.c.task_id == task_id)
         told = select(task_events).where(*mine, task_events.c.number <= place.upto).order_by(task_events.c.number)
-        events = tuple(TaskEvent.model_validate(one, extra="ignore") for one in (await connection.execute(told)).mappings())
+        events = tuple(
+            TaskEvent.model_validate(one, extra="ignore") for one in (await connection.execute(told)).mappings()
+        )
         after = place.gone(events)
         task = TracedTask(
             task_id=task_id,

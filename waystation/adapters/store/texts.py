@@ -6,7 +6,7 @@ Texts that took too long to redact: how often, under which rules, and nothing of
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from sqlalchemy import ColumnElement, Select, case, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Select, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import Database, StorePart, add_missing, batches, owned, reading, writing
@@ -92,16 +92,6 @@ async def without_owner(connection: AsyncConnection, tenant: str, blobs: Sequenc
         had = select(text_owners.c.blob).where(text_owners.c.blob.in_(batch), text_owners.c.tenant == tenant)
         left.difference_update((await connection.execute(had)).scalars())
     return left
-
-
-def unowned() -> ColumnElement[bool]:
-    """Which texts nobody has, with what is kept of them as it is shown: of releases that kept no owners, where nothing
-    that the platform wrote names them. Nobody reads them, and no task takes them along.
-    """
-    original = case((texts.c.blob.contains(SHOWN), func.substr(texts.c.blob, 1, HASH_DIGITS)), else_=texts.c.blob)
-    had = select(text_owners.c.blob).where(text_owners.c.blob == original).exists()
-    listed = select(documents.c.blob).where(documents.c.blob == original).exists()
-    return ~had & ~listed
 
 
 def owned_text(blob: str, reader: Reader) -> Select[str]:
@@ -194,6 +184,7 @@ class SqlTexts(StorePart):
         own = owned(text_owners, owner)
         blobs = (await connection.execute(select(text_owners.c.blob).where(own))).scalars().all()
         await drop_owned(connection, blobs, own)
+        await drop_shown(connection, owner.tenant, await without_owner(connection, owner.tenant, blobs))
 
     @reading
     async def get_text(self, connection: AsyncConnection, blob: str, reader: Reader) -> str:
