@@ -18,8 +18,8 @@ from tests.adapters.test_store_remembering import SHOWN, passage_of, remembered,
 from tests.store_contract.values import NOON, charge, passage, reply, request, row, summary
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.engine import Database
+from waystation.adapters.store.resealing import reseal
 from waystation.adapters.store.texts import content_hash
-from waystation.adapters.store.upgrades import reseal
 from waystation.domain.budget import RunTotals
 from waystation.domain.errors import StoreError, TextMissing, UnknownTask, WrongKey
 from waystation.domain.leg import RunRef, Standing, TurnLimit

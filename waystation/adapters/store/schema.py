@@ -357,7 +357,7 @@ trace_places = Table(
     "trace_places",
     metadata,
     Column("tenant", String, primary_key=True),
-    # The newest event when spans were first sent. Of tasks from before, everything is sent with their next event.
+    # The newest event when spans were first sent. Tasks that had begun by then are sent whole with their next event.
     Column("since", BigInteger, nullable=False),
     Column("sent", BigInteger, nullable=False),
     Column("holder", String, nullable=False, server_default=""),

@@ -16,8 +16,7 @@ from waystation.domain.documents import Document
 from waystation.domain.errors import StoreError, TextMissing
 from waystation.domain.ownership import OfTask, OfTenant, Reader
 from waystation.domain.privacy import ShownKey, ShownText
-from waystation.domain.procedures import is_named_like_one
-from waystation.domain.task import SourceDocument, TaskTerms
+from waystation.domain.task import SourceDocument
 from waystation.domain.value import whole_text
 from waystation.patterns import proven
 from waystation.ports import Clock
@@ -126,23 +125,12 @@ async def documents_of(connection: AsyncConnection, task_id: str, reader: Reader
     """A task's documents in the order in which they were given; none of a task that is not the reader's."""
     columns = [documents.c[name] for name in _KEPT]
     whose = select(tasks.c.terms).where(tasks.c.task_id == task_id, owned(tasks, reader))
-    terms: str | None = (await connection.execute(whose)).scalar_one_or_none()
-    if terms is None:
+    if (await connection.execute(whose)).scalar_one_or_none() is None:
         return ()
     listed = select(*columns).where(documents.c.task_id == task_id).order_by(documents.c.position)
     rows = (await connection.execute(listed)).all()
     # Not by mappings: those take as long as all the rest, and an agent of many documents asks before every call.
-    found = tuple([Document.model_validate(dict(zip(_KEPT, row, strict=True))) for row in rows])
-    return _with_procedures(found, terms)
-
-
-def _with_procedures(found: tuple[Document, ...], terms: str) -> tuple[Document, ...]:
-    """The same, and which of them the task follows: none, unless it is of before procedures were handed in apart."""
-    if not any(is_named_like_one(one.name) for one in found):
-        return found
-    if not TaskTerms.model_validate_json(terms).procedures_among_documents:
-        return found
-    return tuple(one.model_copy(update={"procedure": True}) if is_named_like_one(one.name) else one for one in found)
+    return tuple([Document.model_validate(dict(zip(_KEPT, row, strict=True))) for row in rows])
 
 
 def shown_row(key: ShownKey) -> str:
