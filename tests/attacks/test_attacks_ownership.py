@@ -282,8 +282,9 @@ EACH_AND_ALL = [*([one] for one in GIVEN), ["tasks", "runs", "text_owners"]]
 async def taken(store: SqlStore, victim: TaskRow, thief: TaskRow) -> list[str]:
     """Reads by which the thief gets what is the victim's."""
     got: list[str] = []
+    of_session = OfSession(tenant=thief.ref.tenant, session=thief.ref.session)
     for name, read in READS.items():
-        for reader in (thief.ref.reader, OfSession.model_validate(thief.ref.reader.model_dump()), tenant_of(thief)):
+        for reader in (thief.ref.reader, of_session, tenant_of(thief)):
             for of in (victim, thief):
                 try:
                     found = await read(store, of, reader)

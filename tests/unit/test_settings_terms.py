@@ -134,7 +134,7 @@ def test_the_numbers_of_a_preset_reach_the_agent(
 
 
 def test_a_preset_changes_nothing_that_the_request_says() -> None:
-    terms = preset(Preset.LONG, budget=50_000, window=5_000, mode="soft")
+    terms = preset(Preset.LONG, budget=Limit(tokens=50_000), window=5_000, mode="soft")
     assert (terms.budget, terms.agent.window, terms.mode) == (Limit(tokens=50_000), 5_000, Mode.SOFT)
     assert terms.agent.hard
 
