@@ -52,8 +52,8 @@ class EditedPlanRequest(Value):
 
     ref: TaskRef
     edit: PlanEdit
-    left: Limit = Limit()
-    """What there is for its steps. A workflow of before does not say."""
+    left: Limit
+    """What there is for its steps."""
 
 
 class PlanningActivities:

@@ -158,7 +158,6 @@ def terms(budget: int = 50_000, agent_budget: int = 5_000, mode: Mode = Mode.APP
         agent=ROOMY.model_copy(update={"hard": mode is not Mode.APPROVAL}),
         plan_model="crew",
         offline=False,
-        procedures_among_documents=False,
     )
 
 

@@ -47,8 +47,8 @@ class QdrantStub:
         """Their sizes in bytes."""
         self.wanted: dict[str, models.CreateCollection] = {}
         """By collection: how it was to be made. The engine behind this looks at vectors and metadata alone."""
-        self.is_earlier = False
-        """Whether the collection that was made first is of a release that did not say how passages were indexed."""
+        self.is_indexed_otherwise = False
+        """Whether the collection that was made first says that passages were indexed in another way."""
         self.stopping = threading.Event()
         self._faults: deque[Fault] = deque()
         self._lock = threading.Lock()
@@ -168,8 +168,8 @@ class QdrantStub:
     def _collection(self, name: str) -> models.CollectionInfo:
         info = self._engine.get_collection(name)
         config = info.config
-        if self.is_earlier and config.metadata and "kept_in" not in config.metadata:
-            told = {key: value for key, value in config.metadata.items() if key != "indexing"}
+        if self.is_indexed_otherwise and config.metadata and "kept_in" not in config.metadata:
+            told = {**config.metadata, "indexing": 0}
             config = config.model_copy(update={"metadata": told})
         return info.model_copy(update={"payload_schema": self._indexes.get(name, {}), "config": config})
 

@@ -18,8 +18,8 @@ from waystation.adapters.keys import Purpose, Sealer, Sealers
 from waystation.adapters.presidio.redactor import find_key, key_check, key_from_hex
 from waystation.adapters.store import AtRest, SqlStore
 from waystation.adapters.store.engine import Database, parsed_url, to_its_end, translated
+from waystation.adapters.store.resealing import reseal
 from waystation.adapters.store.sql_store import database_place, is_there
-from waystation.adapters.store.upgrades import reseal
 from waystation.adapters.temporal.codec import PayloadEncryption, converter_with
 from waystation.domain.errors import BadInput, StoreError, WrongKey
 from waystation.domain.task import short_hash
@@ -125,8 +125,8 @@ async def opened_store(settings: Settings) -> SqlStore:
     elif any(seen.exists() for seen in _seen_sealed(settings, store_id)):
         await store.aclose()
         raise StoreError(
-            "everything in the store at this place was encrypted, and the database does not say so any more: it comes "
-            "from an earlier release, encryption was turned off from another machine, another database stands in its "
+            "everything in the store at this place was encrypted, and the database does not say so any more: "
+            "encryption was turned off from another machine, another database stands in its "
             "place, or something else than Waystation has changed it. Restore the database from a backup; "
             "`waystation store reseal` takes it as it is"
         )

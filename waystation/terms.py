@@ -292,7 +292,6 @@ def task_terms(
         revision_percent=settings.revision_percent,
         reviews=settings.reviews,
         offline=settings.uses_offline_model,
-        procedures_among_documents=False,
     )
 
 

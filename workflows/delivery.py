@@ -174,10 +174,10 @@ class Ending:
             PublishRequest(ref=start.ref, state=ended, title=start.title, privacy=start.privacy, at=workflow.now()),
             **named(REPORT, "check citations, store the report"),
         )
-        over, version = board.state.ended(phase), published.version
+        over = board.state.ended(phase)
         if published.short:
             over = over.with_(phase=TaskPhase.PARTIAL, notes=merged(over.notes, (published.short,)))
-        board.change(over.published(version) if version is not None else over.with_(report=published.report))
+        board.change(over.published(published.version))
 
     async def fail(self, error: BaseException) -> NoReturn:
         """The work could not even be planned: store that, then fail so that everybody sees it."""

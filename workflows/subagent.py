@@ -113,7 +113,7 @@ class SubagentStart(Value):
     task_used: float
     """The share of the task's budget that was spent when it was started."""
     team: tuple[Teammate, ...] = ()
-    """As it was then. Not known of those that an earlier release started."""
+    """As it was then."""
 
 
 @workflow.defn(name=SUBAGENT_WORKFLOW)

@@ -1,4 +1,4 @@
-"""Texts that are encrypted in the database, on both: what reads them, and that rows of before stay readable."""
+"""Texts that are encrypted in the database, on both: what reads them, and that plain rows stay readable."""
 
 from contextlib import aclosing
 
@@ -15,6 +15,7 @@ from waystation.domain.errors import WrongKey
 from waystation.domain.leg import Standing, TurnLimit
 from waystation.domain.plan import Plan, PlanVersion, Step
 from waystation.domain.removal import ForgetOrder
+from waystation.domain.session import SessionKey, SessionState
 from waystation.domain.task import Refusal, SourceDocument, TaskRow
 from waystation.domain.transcript import Message, user_text
 from waystation.domain.work import Findings
@@ -27,7 +28,7 @@ SAID = "What nobody else is to read"
 PLAN = Plan(steps=(Step(id="write", role="writing", title="Write", goal=SAID),))
 DOCUMENT = f"{SAID}, with a \x00 in it"
 MESSAGE: Message = user_text("m", f"\x01{SAID}")
-TEXTS = 14
+TEXTS = 15
 """Values that `everything_said` writes: one a column, and none of how the task ended."""
 
 
@@ -52,7 +53,14 @@ async def everything_said(store: SqlStore, request_id: str) -> TaskRow:
     await store.commit_outcome(fence, 1, TurnLimit(standing=Standing(totals=RunTotals())))
     await store.add_note(fence, "task-1", note("n", fence.run_id).model_copy(update={"text": SAID}))
     await store.hand_in(fence, "task-1", Findings(findings=(), open_questions=(SAID,)))
+    session = await store.take_over_session(session_key(request_id))
+    answered = session.model_copy(update={"state": SessionState(answered=(request_id,))})
+    assert await store.save_session(session_key(request_id), answered)
     return kept
+
+
+def session_key(request_id: str) -> SessionKey:
+    return SessionKey(tenant="tenant", session=request_id)
 
 
 async def require_everything(store: SqlStore, kept: TaskRow, request_id: str) -> None:
@@ -71,6 +79,7 @@ async def require_everything(store: SqlStore, kept: TaskRow, request_id: str) ->
     assert [one.text for one in await store.notes("task-1", ANYONE, run_id)] == [SAID]
     assert await store.deliverable(run_id, ANYONE) == Findings(findings=(), open_questions=(SAID,))
     assert await store.outcome(run_id, 1, ANYONE) is not None
+    assert (await store.take_over_session(session_key(request_id))).state.answered == (request_id,)
 
 
 async def test_every_text_is_read_again_and_none_lies_in_the_database(store_url: str) -> None:
@@ -82,7 +91,7 @@ async def test_every_text_is_read_again_and_none_lies_in_the_database(store_url:
     assert (status.encrypted, status.plain) == (TEXTS, 0)
 
 
-async def test_rows_of_before_and_after_live_side_by_side(store_url: str) -> None:
+async def test_plain_rows_and_encrypted_ones_live_side_by_side(store_url: str) -> None:
     async with aclosing(await opened(store_url, READING)) as store:
         before = await everything_said(store, "before")
     async with aclosing(await opened(store_url, SEALING)) as store:

@@ -1,19 +1,14 @@
 """`waystation store` and the store's line in `waystation doctor`."""
 
-import asyncio
 import json
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from sqlalchemy import insert
 
 from tests.postgres import PASSWORD, PostgresServer
-from waystation.adapters.store.schema import REVISION, texts
-from waystation.adapters.store.texts import content_hash
+from waystation.adapters.store.schema import REVISION
 from waystation.cli.main import run
-from waystation.settings import Settings
-from waystation.stores import opened_store
 
 CLOSED = "postgres://me:hush@127.0.0.1:1/waystation"
 
@@ -63,7 +58,6 @@ def test_an_operator_migrates_an_empty_database_once(empty_url: str, capsys: pyt
         "ready": True,
         "encrypted": 0,
         "plain": 0,
-        "unowned": 0,
         "finding": "ready",
     }
     code, said = told(["store", "migrate", "--json"], capsys)
@@ -92,36 +86,6 @@ def test_the_doctor_says_what_to_do_about_the_store(
     assert found(empty_url) == (True, True, f"postgresql at {empty_url.rpartition('@')[2]}, schema {REVISION}")
     postgres.run("UPDATE alembic_version SET version_num = '0999'", empty_url.rpartition("/")[2])
     assert "update Waystation" in found(empty_url)[2]
-
-
-async def with_a_text_of_nobody() -> None:
-    store = await opened_store(Settings())
-    async with store.database.write() as connection:
-        await connection.execute(insert(texts).values(blob=content_hash("lost"), content=b"lost"))
-    await store.aclose()
-
-
-def test_texts_of_nobody_are_told_and_go_when_a_person_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked: list[str] = []
-
-    async def no(question: str) -> bool:
-        asked.append(question)
-        return False
-
-    monkeypatch.setattr("waystation.cli.store.confirmed", no)
-    Settings().home.mkdir()
-    asyncio.run(with_a_text_of_nobody())
-    told_of = "1 text of an earlier release without a known owner"
-    assert told_of in told(["store", "status"], capsys)[1]
-    assert "; 1 text without a known owner: `waystation store drop-unowned`" in str(store_check(capsys)["finding"])
-    assert told(["store", "drop-unowned"], capsys) == (0, "nothing was removed\n")
-    assert asked == ["Remove 1 text without a known owner? It cannot be undone. [y/N]"]
-    assert told(["store", "drop-unowned", "--yes"], capsys) == (0, "1 text removed\n")
-    assert told(["store", "drop-unowned", "--json"], capsys) == (0, '{\n  "texts": 0\n}\n')
-    assert len(asked) == 1
-    assert told_of not in told(["store", "status"], capsys)[1]
 
 
 @pytest.mark.parametrize("command", [["list"], ["store", "migrate"], ["store", "status"]])

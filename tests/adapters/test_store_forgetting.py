@@ -175,6 +175,19 @@ async def test_nothing_is_kept_of_a_document_that_was_forgotten_while_it_was_red
     assert "Only first" not in await everything_in(store)
 
 
+async def test_what_is_shown_of_a_text_goes_with_its_last_owner_of_the_tenant(store: SqlStore) -> None:
+    """A schedule keeps what it asks for longer than the task of a run that was forgotten."""
+    kept = await kept_task(store, "first")
+    key = shown_key(kept, "Only first has read this.")
+    schedule = kept.ref.reader.model_copy(update={"task_id": "schedule-1"})
+    assert await store.put_text("Only first has read this.", schedule) == key.blob
+    await store.keep_shown(key, ShownText(text="Only first"))
+    await store.forget(order(kept, everything=True))
+    assert await store.shown(key, OfTenant(tenant=key.tenant)) == ShownText(text="Only first")
+    await store.drop_texts(schedule)
+    assert "Only first" not in await everything_in(store)
+
+
 async def test_of_two_workers_that_keep_what_is_shown_the_first_is_kept(store: SqlStore) -> None:
     key = shown_key(await kept_task(store, "first"), SHARED.text)
     await store.keep_shown(key, ShownText(text="one"))

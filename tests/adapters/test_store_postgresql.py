@@ -126,31 +126,6 @@ async def test_several_can_migrate_at_once_and_one_of_them_does(postgres: Postgr
     await store.aclose()
 
 
-async def test_a_database_that_is_behind_is_refused_until_it_is_migrated(
-    postgres: PostgresServer, postgres_url: str
-) -> None:
-    undone = "ALTER TABLE identity DROP COLUMN key_check, DROP COLUMN owned_since, DROP COLUMN sealed_since"
-    postgres.run(undone, name_of(postgres_url))
-    postgres.run("ALTER TABLE runs DROP COLUMN tenant, DROP COLUMN session, DROP COLUMN proof", name_of(postgres_url))
-    postgres.run("ALTER TABLE intents DROP COLUMN worst_case_micro_usd", name_of(postgres_url))
-    postgres.run("ALTER TABLE passages DROP COLUMN gone_at, DROP COLUMN refused_at", name_of(postgres_url))
-    postgres.run(
-        "ALTER TABLE charges DROP COLUMN searches, DROP COLUMN estimated, DROP COLUMN answered_by, DROP COLUMN stop",
-        name_of(postgres_url),
-    )
-    postgres.run("ALTER TABLE tasks DROP COLUMN ended_at, DROP COLUMN forgotten_at", name_of(postgres_url))
-    postgres.run("ALTER TABLE documents DROP COLUMN source, DROP COLUMN removed", name_of(postgres_url))
-    later = "vault, vault_sessions, plan_revisions, text_owners, slow_texts, events, event_heads, trace_places"
-    postgres.run(f"DROP TABLE {later}", name_of(postgres_url))
-    postgres.run("UPDATE alembic_version SET version_num = '0001'", name_of(postgres_url))
-    with pytest.raises(
-        StoreError, match=r"has schema 0001, this version of Waystation needs .*`waystation store migrate`"
-    ):
-        await SqlStore.open(postgres_url, store_clock)
-    assert (await migrate(postgres_url, store_clock)).before == "0001"
-    await (await SqlStore.open(postgres_url, store_clock)).aclose()
-
-
 async def test_what_stands_in_the_way_of_a_migration_is_said(postgres: PostgresServer) -> None:
     url = postgres.new_database()
     postgres.run("CREATE ROLE reader LOGIN PASSWORD 'reader'")

@@ -7,15 +7,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from alembic import command
-from alembic.config import Config
-from sqlalchemy import create_engine
 
 from tests.adapters.conftest import store_clock
 from tests.readers import ANYONE
 from tests.store_contract.values import NOON, opened_run, question, request, row
-from waystation.adapters.store import SqlStore, migrations, store_status
-from waystation.adapters.store.schema import REVISION
+from waystation.adapters.store import SqlStore
 from waystation.domain.errors import BadInput, StoreError, StoreUnavailable
 
 
@@ -86,33 +82,6 @@ async def test_times_come_from_the_clock(store: SqlStore, store_file: Path) -> N
     await opened_run(store)
     with closing(sqlite3.connect(store_file)) as other:
         assert other.execute("SELECT opened_at FROM runs").fetchone() == (f"{NOON:%Y-%m-%d %H:%M:%S.%f}",)
-
-
-async def test_a_file_of_the_first_schema_is_upgraded_when_it_is_opened_and_keeps_its_content(store_file: Path) -> None:
-    make_first_schema(store_file)
-    with closing(sqlite3.connect(store_file)) as old, old:
-        old.execute("INSERT INTO identity VALUES ('made-long-ago', '2026-01-01 00:00:00')")
-        old.execute(
-            "INSERT INTO runs VALUES ('task-1/research-1', 'task-1', 'research-1', 'research', 4, 0, '2026-01-01')"
-        )
-    before = await store_status(url_of(store_file))
-    assert (before.schema_here, before.store_id, before.ready) == ("0001", "made-long-ago", False)
-    store = await SqlStore.open(url_of(store_file), store_clock)
-    assert (await store_status(url_of(store_file))).schema_here == REVISION
-    assert await store.store_id() == "made-long-ago"
-    assert (await store.take_fence("task-1/research-1")).number == 5
-    assert await store.claim_key("a check")
-    await store.aclose()
-
-
-def make_first_schema(path: Path) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(Path(migrations.__path__[0])))
-    engine = create_engine(f"sqlite:///{path}")
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
-    engine.dispose()
 
 
 async def test_a_file_that_another_program_holds_too_long_is_worth_another_try(

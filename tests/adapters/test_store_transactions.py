@@ -135,6 +135,35 @@ async def test_a_database_of_another_program_is_refused_and_left_alone(damaged: 
     assert (status.schema_here, status.ready, status.store_id) == ("ae1027a6acf3", False, None)
 
 
+@pytest.mark.parametrize("revision", ["0001", "0018"])
+async def test_a_database_of_an_unreleased_version_is_refused_and_left_alone(
+    damaged: SqlStore, damaged_url: str, tmp_path: Path, revision: str
+) -> None:
+    await set_revision(damaged, revision)
+    file = tmp_path / "waystation.db"
+    aside = f"Set it aside: `mv {file} {file}.old`" if file.exists() else "Give Waystation a new database, and name it"
+    for attempt in (SqlStore.open(damaged_url, store_clock), migrate(damaged_url, store_clock)):
+        with pytest.raises(
+            StoreError, match=rf"^the database has schema {revision}, which .*no version reads it"
+        ) as no:
+            await attempt
+        assert aside in str(no.value)
+    status = await store_status(damaged_url)
+    assert (status.schema_here, status.ready, status.finding) == (revision, False, str(no.value))
+
+
+async def test_an_unreleased_home_folder_is_set_aside_as_a_whole(tmp_path: Path) -> None:
+    """Its Temporal and its memory name tasks that another store does not have."""
+    home = tmp_path / "my home"
+    home.mkdir()
+    opened = await SqlStore.open(f"sqlite+aiosqlite:///{home}/waystation.db", store_clock)
+    await set_revision(opened, "0018")
+    await opened.aclose()
+    (home / "key").touch()
+    finding = (await store_status(f"sqlite+aiosqlite:///{home}/waystation.db")).finding
+    assert f"`mv '{home}' '{home}.old'`" in finding
+
+
 async def set_revision(store: SqlStore, revision: str) -> None:
     async with store.database.write() as connection:
         await connection.execute(text(f"UPDATE alembic_version SET version_num = '{revision}'"))

@@ -71,13 +71,6 @@ async def test_a_store_that_was_encrypted_as_a_whole_is_not_taken_for_another(tm
 TAKEN_AWAY = {
     "the mark": [CLEARED],
     "the mark and the id": [CLEARED, "UPDATE identity SET store_id = 'another'"],
-    "the mark, by a second upgrade": [
-        "UPDATE identity SET store_id = 'another'",
-        *(f"DROP TABLE {table}" for table in ("slow_texts", "events", "event_heads", "trace_places")),
-        *(f"ALTER TABLE {table} DROP COLUMN proof" for table in ("vault_sessions", "text_owners", "runs")),
-        *(f"ALTER TABLE charges DROP COLUMN {column}" for column in ("estimated", "answered_by", "stop")),
-        "UPDATE alembic_version SET version_num = '0012'",
-    ],
     "the row, for another": [
         "DELETE FROM identity",
         "INSERT INTO identity (store_id, created_at) VALUES ('another', '2026-01-01')",

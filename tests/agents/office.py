@@ -118,8 +118,6 @@ class Office:
     limit: Limit = LIMIT
     task_id: str = TASK
     offline: bool = False
-    procedures_among_documents: bool = False
-    """As in tasks of before procedures were handed in apart."""
     task_used: float = 0.0
     pauses: list[float] = field(default_factory=list[float])
     """What backpressure made calls wait, in seconds; nobody really waits here."""
@@ -136,7 +134,6 @@ class Office:
             agent=self.terms,
             plan_model="claude-sonnet-5-5",
             offline=self.offline,
-            procedures_among_documents=self.procedures_among_documents,
         )
         request = TaskRequest.model_validate(asked)
         row = TaskRow(ref=self.ref, request=request, terms=terms, title="Why?", submitted_at=NOON)

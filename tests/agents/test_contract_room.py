@@ -68,16 +68,6 @@ async def test_procedures_are_listed_and_a_relevant_one_is_shown_whole(bare_offi
     assert '<documents count="1">' in text
 
 
-async def test_a_procedure_that_cannot_be_used_is_said(bare_office: Office) -> None:
-    bare_office.procedures_among_documents = True  # what is handed in apart is checked before
-    await bare_office.open_task([EVIDENCE, BROKEN])
-    notices: list[str] = []
-    assert "- skills/broken.md cannot be used: its front matter has no end" in await contract(
-        bare_office, notices=notices
-    )
-    assert notices == ["1 procedure cannot be used; the contract of each agent says why."]
-
-
 async def test_in_a_small_window_a_procedure_is_only_named(bare_office: Office) -> None:
     long = GivenProcedure(name="research.md", text="# How to do the research\n" + "Start at the end. " * 200)
     await bare_office.open_task([EVIDENCE], procedures=[long])

@@ -87,15 +87,15 @@ async def house(request: pytest.FixtureRequest, tmp_path: Path, office: Office) 
         yield house
 
 
-def of_earlier_release(house: House) -> None:
-    """What is written down of the memory says nothing of how passages were indexed."""
+def of_another_indexing(house: House) -> None:
+    """What is written down of the memory names another way in which passages were indexed."""
     if house.qdrant is None:
         path = house.settings.memory_folder / "embedder.json"
         record = json.loads(path.read_text())
-        assert record.pop("indexing") == 1
-        path.write_text(json.dumps(record))
+        assert record["indexing"] == 1
+        path.write_text(json.dumps({**record, "indexing": 0}))
     else:
-        house.qdrant.is_earlier = True
+        house.qdrant.is_indexed_otherwise = True
 
 
 async def test_another_embedder_is_refused_at_the_start_with_the_command_that_helps(house: House) -> None:
@@ -161,10 +161,10 @@ async def test_what_was_half_made_anew_goes_when_memory_is_filled_where_it_stand
     assert (await house.reindex(office, OLD, anew=True)).embedded == COUNT
 
 
-async def test_a_memory_of_an_earlier_release_is_in_use_as_it_is_and_made_anew_when_that_is_asked_for(
+async def test_a_memory_that_is_indexed_otherwise_is_in_use_as_it_is_and_made_anew_when_that_is_asked_for(
     house: House, office: Office
 ) -> None:
-    of_earlier_release(house)
+    of_another_indexing(house)
     assert await house.found(OLD) == COUNT
     assert (await house.reindex(office, OLD)).embedded == COUNT
     assert await house.found(OLD) == COUNT

@@ -23,7 +23,6 @@ COLUMNS = {
         "store_id": KEY,
         "created_at": MOMENT,
         "key_check": "16 digits of a hash of the key: another one makes commands refuse the key that is here",
-        "owned_since": "cleared, owners are looked for again, where the platform names them in sealed texts",
         "sealed_since": "needed before there is a key; machines remember it by the database's place and by the id",
     },
     "tasks": {

@@ -3,7 +3,6 @@
 import asyncio
 import signal
 import sys
-from base64 import b64encode
 from contextlib import aclosing
 from pathlib import Path
 
@@ -21,17 +20,16 @@ from tests.adapters.test_store_at_rest import (
     require_everything,
 )
 from tests.readers import ANYONE, TASK_1
-from tests.store_contract.values import TERMS, request, row
+from tests.store_contract.values import TERMS
 from waystation.adapters.keys import Sealer
 from waystation.adapters.store import SqlStore, store_status
 from waystation.adapters.store.engine import Database
+from waystation.adapters.store.resealing import reseal
 from waystation.adapters.store.schema import metadata
 from waystation.adapters.store.seals import SealedText
 from waystation.adapters.store.texts import shown_row
-from waystation.adapters.store.upgrades import reseal
 from waystation.domain.errors import StoreError, WrongKey
 from waystation.domain.privacy import Original, ShownKey, ShownText, Treatment
-from waystation.domain.task import SourceDocument
 
 ROOT = Path(__file__).parents[2]
 SEALED = [
@@ -94,7 +92,7 @@ async def test_an_empty_value_is_no_sealed_one(store_url: str, table: str, colum
 
 
 async def test_plain_terms_open_until_the_store_is_resealed(store_url: str) -> None:
-    """So has every release before kept them, whether it encrypted or not."""
+    """So they are written while encryption is off."""
     async with aclosing(await opened(store_url, SEALING)) as store:
         kept = await everything_said(store, "first")
         await changed(store, f"UPDATE tasks SET terms = {quoted(TERMS.model_dump_json())}")
@@ -128,27 +126,6 @@ async def test_no_other_text_of_the_store_takes_the_place_of_a_document(store_ur
         await changed(store, f"UPDATE documents SET {column} = '{other}'")
         with pytest.raises(WrongKey, match="belongs elsewhere"):
             await store.documents(kept.ref.task_id, ANYONE)
-
-
-async def test_names_of_documents_that_are_bound_to_their_place_alone_open_until_the_store_is_resealed(
-    store_url: str,
-) -> None:
-    assert SEALING.cipher is not None
-    async with aclosing(await opened(store_url, SEALING)) as store:
-        kept = row(request("old"))
-        await store.register(kept, [SourceDocument(name="new.md", text="A text")])
-        context = f"documents.name\x00{kept.ref.task_id}\x1f0".encode()
-        old = "\x01." + b64encode(SEALING.cipher.seal(b"old.md", context)).decode()
-        await changed(store, f"UPDATE documents SET name = '{old}'")
-        with pytest.raises(WrongKey):
-            await store.documents(kept.ref.task_id, ANYONE)
-        await changed(store, "UPDATE identity SET sealed_since = NULL")
-    async with aclosing(await opened(store_url, SEALING)) as store:
-        assert [one.name for one in await store.documents(kept.ref.task_id, ANYONE)] == ["old.md"]
-    async with aclosing(Database(store_url, at_rest=SEALING)) as database:
-        await reseal(database, store_clock, seals=True)
-    async with aclosing(await opened(store_url, SEALING)) as store:
-        assert [one.name for one in await store.documents(kept.ref.task_id, ANYONE)] == ["old.md"]
 
 
 async def test_what_one_task_noted_and_handed_in_is_not_moved_to_another(store_url: str) -> None:
@@ -197,7 +174,9 @@ async def test_what_would_be_written_plain_into_a_sealed_store_is_refused(store_
             await store.put_text("plain", TASK_1)
 
 
-async def test_an_old_store_is_read_until_it_is_resealed_and_strict_from_then_on(store_url: str) -> None:
+async def test_a_plain_store_is_read_until_it_is_resealed_and_strict_from_then_on(
+    store_url: str,
+) -> None:
     async with aclosing(await opened(store_url, READING)) as store:
         before = await everything_said(store, "before")
     async with aclosing(await opened(store_url, SEALING)) as store:
@@ -209,25 +188,6 @@ async def test_an_old_store_is_read_until_it_is_resealed_and_strict_from_then_on
         await changed(store, "UPDATE tasks SET title = 'plain'")
         with pytest.raises(StoreError):
             await store.task(before.ref.task_id, ANYONE)
-
-
-async def test_values_that_were_bound_to_their_column_alone_are_read_until_then(store_url: str) -> None:
-    """As the release before has sealed them."""
-    assert SEALING.cipher is not None
-    async with aclosing(await opened(store_url, READING)) as store:
-        kept = row(request("old"))
-        await store.register(kept, [])
-        old = "\x01" + b64encode(SEALING.cipher.seal(b"An old title", b"tasks.title")).decode()
-        await changed(store, f"UPDATE tasks SET title = '{old}'")
-    async with aclosing(await opened(store_url, SEALING)) as store:
-        assert (await store.task(kept.ref.task_id, ANYONE)).title == "An old title"
-    async with aclosing(Database(store_url, at_rest=SEALING)) as database:
-        await reseal(database, store_clock, seals=True)
-    async with aclosing(await opened(store_url, SEALING)) as store:
-        assert (await store.task(kept.ref.task_id, ANYONE)).title == "An old title"
-        await changed(store, f"UPDATE tasks SET title = '{old}'")
-        with pytest.raises(StoreError):
-            await store.task(kept.ref.task_id, ANYONE)
 
 
 async def test_resealing_with_another_key_changes_nothing(store_url: str) -> None:
@@ -246,7 +206,7 @@ from tests.adapters.conftest import store_clock
 from waystation.adapters.keys import Sealer
 from waystation.adapters.store import AtRest
 from waystation.adapters.store.engine import Database
-from waystation.adapters.store.upgrades import reseal
+from waystation.adapters.store.resealing import reseal
 
 class Dying(Sealer):
     seals = 0

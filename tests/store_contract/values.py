@@ -19,7 +19,6 @@ TERMS = TaskTerms(
     agent=AgentTerms(model="model", condense_model="small", window=50_000, trigger=37_500, target=18_750),
     plan_model="model",
     offline=False,
-    procedures_among_documents=False,
 )
 
 

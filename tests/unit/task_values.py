@@ -19,7 +19,6 @@ TERMS = TaskTerms(
     agent=AgentTerms(model="m", condense_model="c", window=15_000, trigger=11_250, target=5_625),
     plan_model="m",
     offline=False,
-    procedures_among_documents=False,
 )
 PLAN = standard_plan("Why?").without_goals()
 

@@ -1,5 +1,3 @@
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -164,15 +162,6 @@ def test_amounts_are_compared_and_taken_off_in_each_unit(one: Amount, other: Amo
     assert one.less(other) + one.at_most(other) == one
     assert one.less(one).nothing
     assert (one + other).less(other) == one
-
-
-LOADED: list[Callable[[str], Amount | Limit]] = [Amount.model_validate_json, Limit.model_validate_json]
-
-
-@given(NUMBERS)
-def test_a_bare_number_of_the_previous_release_is_tokens(tokens: int) -> None:
-    assert [load(str(tokens)) for load in LOADED] == [Amount(tokens=tokens), Limit(tokens=tokens)]
-    assert Limit.model_validate_json("null") == Limit()
 
 
 @given(AMOUNTS, LIMITS)

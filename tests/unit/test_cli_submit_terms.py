@@ -5,7 +5,7 @@ import pytest
 
 from tests.ended_tasks import row_of
 from waystation.cli.submit import tell_terms
-from waystation.domain.amount import Amount
+from waystation.domain.amount import Amount, Limit
 from waystation.domain.decisions import TopUp, Unattended
 from waystation.domain.task import TaskRequest, own_session
 from waystation.settings import Settings
@@ -31,7 +31,7 @@ def test_defaults_and_what_was_just_asked_for_are_told_without_where_they_come_f
         "model waystation-offline-1\n"
     )
     assert told(capsys) == expected.format("approval", "600,000", "171,808", "128,856")
-    asked = told(capsys, mode="soft", budget=300_000, window=20_000)
+    asked = told(capsys, mode="soft", budget=Limit(tokens=300_000), window=20_000)
     assert asked == expected.format("soft", "300,000", "20,000", "15,000")
 
 
@@ -50,14 +50,16 @@ def test_what_a_preset_a_variable_or_the_file_gives_is_told_with_its_source(
 def test_a_window_that_cannot_be_had_is_told_with_the_one_that_was_asked_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert "window 171,808 of 190,000, full at 128,856;" in told(capsys, agent_budget=20_000, window=190_000)
+    assert "window 171,808 of 190,000, full at 128,856;" in told(
+        capsys, agent_budget=Limit(tokens=20_000), window=190_000
+    )
     long = told(capsys, preset="long")
     assert "budget 300,000 tokens (preset long)" in long
     assert "over 75 messages are full, too; the first 3 and the last 20 stay; an agent ends at 1,000 messages." in long
 
 
 def test_the_ceiling_of_grants_is_told_beside_the_budget_that_they_raise(capsys: pytest.CaptureFixture[str]) -> None:
-    told_of = told(capsys, budget=300_000, ceiling=2_000_000)
+    told_of = told(capsys, budget=Limit(tokens=300_000), ceiling=Limit(tokens=2_000_000))
     assert "budget 300,000 tokens, which grants may raise to 2,000,000 tokens, 100,000 tokens an agent;" in told_of
 
 

@@ -150,7 +150,7 @@ def test_what_nobody_takes_for_a_label_goes_on_without_one(line: str) -> None:
     assert only.text == f"[m1 assistant] So.\n{line}"
 
 
-def test_passages_of_earlier_releases_are_joined_and_say_once_what_they_share() -> None:
+def test_passages_that_share_messages_are_joined_and_say_once_what_they_share() -> None:
     found = [
         recalled("[m2 user] b\n[m3 user] c", 0.9, place=1, compaction="c1"),
         recalled("x", 0.8, place=7, compaction="c1"),
@@ -168,7 +168,7 @@ def test_pieces_of_a_document_name_each_of_their_passages() -> None:
     assert only.ids == tuple(one.passage.short_id for one in found)
 
 
-def test_different_compactions_and_passages_of_the_first_releases_stay_apart() -> None:
+def test_different_compactions_and_passages_of_none_stay_apart() -> None:
     assert len(shown([recalled("a", 0.9, compaction="c1"), recalled("b", 0.8, place=1, compaction="c2")])) == 2
     assert len(shown([recalled("a", 0.9), recalled("b", 0.8, place=1)])) == 2
 

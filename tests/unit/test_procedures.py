@@ -2,14 +2,12 @@
 
 import pytest
 
-from waystation.domain.documents import Document
 from waystation.domain.procedures import (
     LEAST_FIT,
     PROCEDURE_CHARACTERS,
     GivenProcedure,
     Malformed,
     Procedure,
-    evidence,
     first_of_each_name,
     is_named_like_one,
     usable,
@@ -35,19 +33,13 @@ def read(text: str, document: str = "skills/review.md") -> Procedure:
 
 
 @pytest.mark.parametrize("name", ["skills/a.md", "handed/in/skills/a.MD"])
-def test_a_markdown_file_in_a_folder_skills_was_once_a_procedure(name: str) -> None:
+def test_a_markdown_file_in_a_folder_skills_is_named_like_a_procedure(name: str) -> None:
     assert is_named_like_one(name)
 
 
 @pytest.mark.parametrize("name", ["skills.md", "skills/a.txt", "skills/deep/a.md", "myskills/a.md"])
 def test_other_files_are_documents(name: str) -> None:
     assert not is_named_like_one(name)
-
-
-def test_only_documents_are_evidence() -> None:
-    plain = Document(name="skills/a.md", blob="b", lines=1, characters=1)
-    followed = Document(name="skills/b.md", blob="b", lines=1, characters=1, procedure=True)
-    assert evidence([plain, followed]) == (plain,)
 
 
 def test_front_matter_names_and_describes_a_procedure() -> None:

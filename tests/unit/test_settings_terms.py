@@ -134,7 +134,7 @@ def test_the_numbers_of_a_preset_reach_the_agent(
 
 
 def test_a_preset_changes_nothing_that_the_request_says() -> None:
-    terms = preset(Preset.LONG, budget=50_000, window=5_000, mode="soft")
+    terms = preset(Preset.LONG, budget=Limit(tokens=50_000), window=5_000, mode="soft")
     assert (terms.budget, terms.agent.window, terms.mode) == (Limit(tokens=50_000), 5_000, Mode.SOFT)
     assert terms.agent.hard
 
@@ -154,21 +154,24 @@ def test_a_model_that_nobody_knows_is_warned_about() -> None:
     ("given", "words"),
     [
         ({"mode": "hard", "unattended": {"answer_within": "PT1H"}}, "mode hard makes none: use --mode approval"),
-        ({"budget": {"micro_usd": 2_000_000}, "unattended": {"top_up": {"amount": 50_000, "times": 3}}}, r"\$2.00"),
         (
-            {"budget": 600_000, "unattended": {"top_up": {"amount": {"micro_usd": 50_000}, "times": 3}}},
+            {"budget": {"micro_usd": 2_000_000}, "unattended": {"top_up": {"amount": {"tokens": 50_000}, "times": 3}}},
+            r"\$2.00",
+        ),
+        (
+            {"budget": {"tokens": 600_000}, "unattended": {"top_up": {"amount": {"micro_usd": 50_000}, "times": 3}}},
             "--top-up in dollars",
         ),
         ({"budget": {"micro_usd": 1_000}}, "pays for a first request of 24 tokens.* give --agent-budget"),
-        ({"ceiling": 599_999}, "--ceiling is 599,999 tokens, .* is 600,000 tokens already"),
+        ({"ceiling": {"tokens": 599_999}}, "--ceiling is 599,999 tokens, .* is 600,000 tokens already"),
         (
-            {"budget": 600_000, "ceiling": {"micro_usd": 9_000_000}},
+            {"budget": {"tokens": 600_000}, "ceiling": {"micro_usd": 9_000_000}},
             "--ceiling in dollars stops no grant to a budget of 600,000 tokens",
         ),
         ({"budget": {"tokens": 9_000, "micro_usd": 9_000_000}, "ceiling": {"micro_usd": 1}}, "--ceiling is "),
         ({"window": 3_000}, "a window of 3,000 tokens is full at 2,250, .* begins with about 2,8.*: give --window 3,8"),
         (
-            {"agent_budget": 4_000},
+            {"agent_budget": {"tokens": 4_000}},
             "pays for a first request of 1,500 tokens.* give --agent-budget 7,6.. tokens or more",
         ),
         ({"window": 9_000, "instructions": "Word by word. " * 2_000}, "begins with about 10,.* give --window 14,"),
@@ -194,7 +197,8 @@ def test_the_least_budget_in_dollars_that_the_refusal_names_is_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"window": 3_000}, {"agent_budget": 4_000}, {"budget": {"tokens": 600_000, "micro_usd": 1_000}}]
+    "given",
+    [{"window": 3_000}, {"agent_budget": {"tokens": 4_000}}, {"budget": {"tokens": 600_000, "micro_usd": 1_000}}],
 )
 def test_the_least_that_a_refusal_of_a_window_names_is_taken(given: dict[str, object]) -> None:
     def task(**asked_for: object) -> TaskTerms:

@@ -251,19 +251,16 @@ async def hear_of_documents(attempt: Attempt) -> None:
 
 async def _line(change: DocumentChange, shown: Document, store: Store, reader: OfTask) -> str:
     name = one_line(shown.name)
-    what = "procedure " if shown.procedure else ""
     match change.kind:
         case "added":
-            return f"- added: {what}{name} ({shown.lines} lines)"
+            return f"- added: {name} ({shown.lines} lines)"
         case "removed":
-            return f"- removed: {what}{name}"
+            return f"- removed: {name}"
         case "changed":
             before, after = [
                 (await store.get_text(blob, reader)).splitlines() for blob in (change.before, change.after)
             ]
-            return (
-                f"- changed: {what}{name} ({await asyncio.to_thread(_places, before, after)}; {shown.lines} lines now)"
-            )
+            return f"- changed: {name} ({await asyncio.to_thread(_places, before, after)}; {shown.lines} lines now)"
 
 
 def _places(before: Sequence[str], after: Sequence[str]) -> str:

@@ -30,10 +30,8 @@ from waystation.domain.procedures import (
     DESCRIPTION_CHARACTERS,
     LEAST_FIT,
     MOST_PROCEDURES,
-    GivenProcedure,
     Malformed,
     Procedure,
-    evidence,
     first_of_each_name,
     usable,
 )
@@ -44,19 +42,9 @@ from waystation.domain.work import Findings
 from waystation.ports import Redactor, Store
 
 
-async def given_procedures(row: TaskRow, store: Store) -> tuple[GivenProcedure, ...]:
-    """As they were handed in. Those of a task of before that are the documents that it took for procedures, in their
-    order and as they are now. Raises StoreError.
-    """
-    known = await store.documents(row.ref.task_id, row.ref.reader)
-    there = [one for one in known if one.procedure and not one.removed]
-    among = [GivenProcedure(name=one.name, text=await store.get_text(one.blob, row.ref.reader)) for one in there]
-    return (*row.request.procedures, *among)
-
-
-async def procedures_of(row: TaskRow, store: Store) -> tuple[Procedure | Malformed, ...]:
-    """What agents can follow of them, and what not. Raises StoreError."""
-    given = await given_procedures(row, store)
+def procedures_of(row: TaskRow) -> tuple[Procedure | Malformed, ...]:
+    """What agents can follow of them, and what not."""
+    given = row.request.procedures
     read = [usable(one) for one in given[:MOST_PROCEDURES]]
     over = f"a task has {MOST_PROCEDURES} procedures at most"
     return (*first_of_each_name(read), *(Malformed(document=one.name, reason=over) for one in given[MOST_PROCEDURES:]))
@@ -110,9 +98,8 @@ class NamedDocuments(NamedTuple):
 
 async def first_named(listed: Sequence[Document], redactor: Redactor, tenant: str) -> NamedDocuments:
     """Of a task's documents. No more names are redacted than are told. Raises RedactionFailed."""
-    given = evidence(listed)
-    names = await document_names(given[:NAMED_DOCUMENTS], redactor, tenant)
-    return NamedDocuments(names.as_shown, len(given))
+    names = await document_names(listed[:NAMED_DOCUMENTS], redactor, tenant)
+    return NamedDocuments(names.as_shown, len(listed))
 
 
 @dataclass(frozen=True)
@@ -317,7 +304,7 @@ class ContractWriter:
         """
         goal, assigned = await self._assigned(run)
         row = await self.store.task(run.task_id, run.reader)
-        procedures = await procedures_of(row, self.store)
+        procedures = procedures_of(row)
         if unusable := sum(isinstance(one, Malformed) for one in procedures):
             notices.append(f"{counted(unusable, 'procedure')} cannot be used; the contract of each agent says why.")
         listed = await self.store.documents(run.task_id, run.reader)

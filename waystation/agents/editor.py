@@ -51,7 +51,7 @@ class Rewinder:
         """
         row = await self.store.task(asked.ref.task_id, asked.ref.reader)
         if row.progress is None or row.progress.state is None:
-            raise StoreError(f"{asked.ref.task_id} has not ended, or an earlier release kept no state of it")
+            raise StoreError(f"{asked.ref.task_id} has not ended: there is no state to go on from")
         ended = TaskState.model_validate_json(await self.store.get_text(row.progress.state, row.ref.reader))
         state, edit = going_on(ended, asked, row.terms.agent_budget)
         await self.rewind(state.runs[asked.agent].run, asked.message, edit.id, keep=asked.keep)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from waystation.agents.archive import Archive, Drained
-from waystation.agents.contract import given_procedures
 from waystation.agents.documents import DocumentNames, RedactedDocuments, document_names
 from waystation.agents.redaction import redactor_for
 from waystation.agents.tools.work import HandedOver, claim_line, handed_over
@@ -31,7 +30,6 @@ from waystation.domain.ownership import OfTask
 from waystation.domain.passages import Results, beyond, result_passages, results_run
 from waystation.domain.plan import BY_A_PERSON
 from waystation.domain.privacy import Place
-from waystation.domain.procedures import evidence
 from waystation.domain.report import (
     Apparatus,
     Faults,
@@ -194,7 +192,7 @@ def _each(blobs: Iterable[str]) -> tuple[str, ...]:
 
 async def _meant(called: DocumentNames, names: Set[str]) -> dict[str, Document]:
     """The documents that these names mean."""
-    documents = evidence(called.documents)
+    documents = called.documents
     finder = DocumentFinder(documents)
     found = {name: finder.index(await called.original(name)) for name in sorted(names)}
     return {name: documents[index] for name, index in found.items() if index is not None}
@@ -205,8 +203,7 @@ class Published(Value):
 
     report: str
     """Content hash."""
-    version: ReportVersion | None = None
-    """None from workers of earlier releases."""
+    version: ReportVersion
     citations: int
     failed: int
     short: str = ""
@@ -338,7 +335,7 @@ class Publisher:
             progress=progress,
             offline=row.terms.offline,
             left_out=row.request.left_out,
-            procedures=await given_procedures(row, self.store),
+            procedures=row.request.procedures,
         )
 
     async def _question(self, row: TaskRow) -> str:
@@ -382,11 +379,8 @@ class Publisher:
         return "\n".join([asked, *document_lines([*cited.values()], earlier)])
 
     async def _faults(self, found: str, ref: TaskRef) -> Faults:
-        """Those of a review; none where an earlier release kept them, of which nobody knows whose they are."""
-        try:
-            return Faults.model_validate_json(await self.store.get_text(found, ref.reader))
-        except TextMissing:
-            return Faults()
+        """Those of a review."""
+        return Faults.model_validate_json(await self.store.get_text(found, ref.reader))
 
     async def _redacted(self, sections: list[str], tenant: str) -> list[str]:
         """As a model would see them: they name files, sheets and attachments."""

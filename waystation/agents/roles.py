@@ -160,7 +160,7 @@ class Desk:
         own = self.toolbox(run.role, tables=any(is_table(one.name) for one in documents), delegates=True)
         asked = (await self.store.task(run.task_id, run.reader)).request
         given = asked.procedures
-        if given or any(one.procedure for one in documents):
+        if given:
             files = [ReadSkillFile(self.store)] if any(one.files for one in given) else []
             own = replace(own, tools=[*own.tools, ReadSkill(self.store), *files])
         if self.servers is not None:

@@ -46,7 +46,6 @@ from waystation.cli.console import (
 from waystation.cli.options import JsonOption
 from waystation.cli.render_context import probe_table
 from waystation.client import Client
-from waystation.domain.details import counted
 from waystation.domain.endpoints import Capabilities, ModelEndpoint
 from waystation.domain.errors import BadInput, StoreError, StoreUnavailable, Unreachable, WaystationError, WrongKey
 from waystation.domain.models import located, model_facts
@@ -260,9 +259,7 @@ async def _store(settings: Settings) -> Check:
         status = await store_status(settings.database_url)
     except WaystationError as error:
         return Check(name="store", ok=False, finding=str(error), reachable=not isinstance(error, StoreUnavailable))
-    nobodys = f"; {counted(status.unowned, 'text')} without a known owner: `waystation store drop-unowned`"
-    unowned = nobodys if status.unowned else ""
-    finding = f"{status.backend} at {status.place}, schema {status.schema_here}{unowned}"
+    finding = f"{status.backend} at {status.place}, schema {status.schema_here}"
     return Check(name="store", ok=True, finding=finding)
 
 

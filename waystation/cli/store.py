@@ -11,10 +11,8 @@ from waystation.adapters.presidio.redactor import key_check
 from waystation.adapters.store import SqlStore, migrate, store_status
 from waystation.cli.console import OK, WORK_FAILED, confirmed, print_json, print_text
 from waystation.cli.options import JsonOption
-from waystation.domain.details import counted
-from waystation.domain.value import Value
 from waystation.settings import Settings
-from waystation.stores import first_key, opened_store, resealed
+from waystation.stores import first_key, resealed
 
 app = typer.Typer()
 store = typer.Typer(name="store", help="Look at the store's database, and upgrade it.", no_args_is_help=True)
@@ -47,7 +45,7 @@ def reseal_store() -> None:
     """Write every text of the store anew: encrypted with the key of this machine, each to its own row; or plain, where
     encryption is off.
 
-    From then on what is plain, or was moved to another row, is refused. Texts of before are read until then. Stop the
+    From then on what is plain, or was moved to another row, is refused. Until then both are read. Stop the
     workers, or let them wait: it is one transaction.
     """
     settings = Settings()
@@ -78,38 +76,6 @@ async def _adopt_key(*, yes: bool) -> str:
     return "the store has this key now: start its workers again, all with this key"
 
 
-class Dropped(Value):
-    """What was removed."""
-
-    texts: int
-
-
-@store.command("drop-unowned")
-def drop_unowned(
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False, as_json: JsonOption = False
-) -> None:
-    """Remove the texts of earlier releases whose owner is unknown, of all tenants. It cannot be undone.
-
-    No task, session or report names them, nobody can read them, and `memory forget` and `privacy erase` do not reach
-    them. `store status` counts them.
-    """
-    dropped = asyncio.run(_drop_unowned(yes=yes))
-    if as_json:
-        print_json(Dropped(texts=dropped))
-    else:
-        print_text(f"{counted(dropped, 'text')} removed" if dropped else "nothing was removed")
-
-
-async def _drop_unowned(*, yes: bool) -> int:
-    settings = Settings()
-    async with aclosing(await opened_store(settings)) as opened:
-        there = (await store_status(settings.database_url)).unowned
-        question = f"Remove {counted(there, 'text')} without a known owner? It cannot be undone. [y/N]"
-        if there and not yes and not await confirmed(question):
-            return 0
-        return await opened.drop_unowned()
-
-
 @store.command("status")
 def show_status(as_json: JsonOption = False) -> None:
     """Show what the database is, and what this version of Waystation needs. Exit code 1 where it cannot be used yet."""
@@ -124,10 +90,5 @@ def show_status(as_json: JsonOption = False) -> None:
         )
         if status.encrypted or status.plain:
             print_text(f"{status.encrypted:,} texts encrypted, {status.plain:,} plain")
-        if status.unowned:
-            print_text(
-                f"{counted(status.unowned, 'text')} of an earlier release without a known owner: never read, and taken "
-                "along by no task; `waystation store drop-unowned` removes what there is"
-            )
         print_text(status.finding)
     raise typer.Exit(OK if status.ready else WORK_FAILED)

@@ -218,7 +218,7 @@ def _tell_servers(row: TaskRow, *, inherited: bool) -> None:
 
 
 def _tell_likely(documents: Sequence[SourceDocument]) -> None:
-    """Where files are named as procedures were once: who relies on that should learn of it here."""
+    """Where files are named as procedures are elsewhere: who relies on that should learn of it here."""
     if count := sum(is_named_like_one(one.name) for one in documents):
         say(
             f"{counted(count, 'document')} in folders named skills: read as documents, not followed. Give --procedures "

@@ -22,7 +22,7 @@ from waystation.adapters.prices import load_prices
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.texts import described
 from waystation.adapters.temporal.tasks import TemporalTasks
-from waystation.agents.contract import EarlierTasks, given_procedures
+from waystation.agents.contract import EarlierTasks
 from waystation.domain.continuation import forked
 from waystation.domain.decisions import Unattended
 from waystation.domain.documents import (
@@ -111,7 +111,7 @@ async def handed_in(
             *warnings_about(row.terms),
             *([left_out.sentence] if left_out is not None else []),
         ),
-        procedures=await given_procedures(row, store),
+        procedures=row.request.procedures,
     )
 
 
@@ -184,8 +184,6 @@ async def register_fork(settings: Settings, store: SqlStore, row: TaskRow, wish:
         raise BadInput(f"{row.ref.task_id} has no state to go on from any more: submit it anew")
     ended = TaskState.model_validate_json(await store.get_text(row.progress.state, row.ref.reader))
     new = await new_row(settings, store, request)
-    kept = {"procedures_among_documents": row.terms.procedures_among_documents}
-    new = new.model_copy(update={"terms": new.terms.model_copy(update=kept)})  # its finished steps followed them
     state = forked(ended, ForkedFrom(task_id=row.ref.task_id, step=wish.step), new.ref, new.terms)
     progress = progress_of(state, new.ref, new.terms, row.title).model_copy(
         update={"phase": TaskPhase.SUBMITTED, "state": await store.put_text(state.model_dump_json(), new.ref.reader)}

@@ -3,8 +3,6 @@
 import re
 from decimal import Decimal
 
-from pydantic import model_validator
-
 from waystation.domain.value import Value
 from waystation.patterns import proven
 
@@ -30,12 +28,6 @@ class Amount(Value):
     """Fresh tokens."""
     micro_usd: int = 0
     """Millionths of a dollar."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _a_bare_number_is_tokens(cls, given: object) -> object:
-        """So were amounts written before there were budgets in dollars."""
-        return {"tokens": given} if isinstance(given, int) else given
 
     def __add__(self, other: "Amount") -> "Amount":
         return Amount(tokens=self.tokens + other.tokens, micro_usd=self.micro_usd + other.micro_usd)
@@ -68,12 +60,6 @@ class Limit(Value):
 
     tokens: int | None = None
     micro_usd: int | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _a_bare_number_is_tokens(cls, given: object) -> object:
-        """So were limits written before there were budgets in dollars; none at all was null."""
-        return {"tokens": given} if given is None or isinstance(given, int) else given
 
     @property
     def usd(self) -> float | None:

@@ -227,19 +227,17 @@ class TaskStart(Value):
     title: str
     search_attributes: bool
     notices: bool = False
-    """Whether people are told by a webhook. Tasks that were started before there were any tell nobody."""
+    """Whether people are told by a webhook."""
     privacy: Policy | None = None
-    """How much is replaced by the worker that admitted the task. Not known of tasks that were started before it was
-    told.
-    """
+    """How much is replaced by the worker that admitted the task."""
     sealed_answers: bool = False
     """Whether what people send must have been encrypted with the key of the workers: said by the worker that admitted
-    the task, which encrypts. Tasks that were started before take any.
+    the task, which encrypts.
     """
     approvers: tuple[str, ...] = ()
     """Whose verified answers alone have an effect: said by the worker that admitted the task."""
     documents: int = 0
-    """How many it has. Tasks that were started before memory took documents do not say it."""
+    """How many it has."""
     rewind: TaskRewind | None = None
     """The task has ended before, and goes on from here."""
     forked: bool = False

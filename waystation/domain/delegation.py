@@ -87,7 +87,7 @@ def depth_of(step_id: str) -> int:
 
 
 def may_delegate(step_id: str, terms: DelegationTerms | None) -> bool:
-    """Whether an agent at this depth may start others. Tasks of before there were subagents have no terms for it."""
+    """Whether an agent at this depth may start others. Without terms for it none does."""
     return terms is not None and depth_of(step_id) < terms.depth
 
 

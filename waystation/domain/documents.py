@@ -14,7 +14,7 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from typing import Literal, NamedTuple, final
 
-from pydantic import ConfigDict, Field, computed_field
+from pydantic import ConfigDict, computed_field
 
 from waystation.domain.errors import BadInput
 from waystation.domain.value import Value
@@ -46,10 +46,6 @@ class Document(Value):
     """Content hash of the file that the text was read from, where it was read from one."""
     removed: bool = False
     """It was there once: it keeps its number, and is read no more."""
-    procedure: bool = Field(default=False, exclude=True)
-    """Its task was handed in before procedures were given apart, and follows it: it is no evidence. The store tells it
-    by the task's terms; nobody can say it of a document.
-    """
 
 
 class DocumentHit(Value):

@@ -84,7 +84,7 @@ class AgentTerms(Value):
     history: int | None = None
     """Most messages of the whole conversation, hidden ones included: then the agent delivers what it has."""
     effort: Effort | None = None
-    """None here and in `thinking`: as the provider has it for this model, and as in tasks of before there were both."""
+    """None here and in `thinking`: as the provider has it for this model."""
     thinking: ThinkingSetting | None = None
     max_output: int = 4_000
     """Most tokens of one reply, its thinking included."""
@@ -158,7 +158,7 @@ class LegRequest(Value):
     handed_back: tuple[HandedBack, ...] = ()
     """The subagents of this run that have ended: their results answer its open calls."""
     team: tuple[Teammate, ...] = ()
-    """The plan and the siblings as they were when the leg began; legs of earlier releases did not know."""
+    """The plan and the siblings as they were when the leg began."""
     decisions: tuple[ActionDecision, ...] = ()
     """On its open calls, where a person was asked."""
 
@@ -173,9 +173,9 @@ class Standing(Value):
     made: Made = Made()
     """What the agent has handed over so far."""
     fixed: int = 0
-    """Estimated tokens of its system prompt and tools; 0 in legs of earlier releases."""
+    """Estimated tokens of its system prompt and tools; 0 before its first call."""
     window: int = 0
-    """Its working window, also of a subagent whose window is smaller than its task's; 0 in legs of earlier releases."""
+    """Its working window, also of a subagent whose window is smaller than its task's; 0 before its first call."""
 
 
 class _Ended(Value):

@@ -60,12 +60,12 @@ class Passage(Value):
     created: datetime
     """When it was compressed away, or its document was remembered."""
     compaction: str = ""
-    """Of the compaction that hid it; empty in passages of earlier releases."""
+    """Of the compaction that hid it; empty in passages of documents, reports and findings."""
     place: int = 0
     """Its number among the passages of that compaction or document, in their order."""
     turn: int | None = None
     """Number of its first turn among those of its compaction. None: the passage is one turn by itself, as those of
-    documents, reports, findings and earlier releases are."""
+    documents, reports and findings are."""
     heading: str = ""
     """The calls that its turns answer. It is found by them, too, and they stand in none of its turns."""
 
@@ -100,7 +100,7 @@ class Passage(Value):
 
     @property
     def source(self) -> tuple[str, ...]:
-        """Of which it is a part. A finding is one by itself, and so is a passage of the first releases."""
+        """Of which it is a part. A finding is one by itself."""
         match self.kind:
             case "document":
                 return self.document, self.blob

@@ -4,18 +4,16 @@ A skill is a procedure in the form that other clients use: a folder with `SKILL.
 Agents are told when it is used, and read it and its files by tools. Nothing of it is ever run.
 
 They are the user's words, like the instructions of a task, and no evidence: agents follow them and do not cite them.
-What stands among the documents is never one. Tasks of before procedures were handed in apart are the exception: they
-took theirs from folders `skills` among the documents, and go on with them.
+What stands among the documents is never one.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import PurePosixPath
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from waystation.domain.documents import Document
 from waystation.domain.value import Input, Value
 from waystation.patterns import proven
 
@@ -124,18 +122,11 @@ class Malformed(Value):
 
 
 def is_named_like_one(document: str) -> bool:
-    """Whether tasks of before procedures were handed in apart took a document of this name for one: `skills/….md`, in
-    whichever folder that is.
-    """
+    """Whether a person may take a document of this name for a procedure: `skills/….md`, in whichever folder that is."""
     if FOLDER not in document:  # of many documents nearly all
         return False
     path = PurePosixPath(document)
     return path.parent.name == FOLDER and path.suffix.lower() == SUFFIX
-
-
-def evidence(documents: Sequence[Document]) -> tuple[Document, ...]:
-    """The documents that may be searched and cited."""
-    return tuple([document for document in documents if not document.procedure])
 
 
 def checked(given: tuple[GivenProcedure, ...]) -> tuple[GivenProcedure, ...]:

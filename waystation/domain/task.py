@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, AliasChoices, Field, JsonValue, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, JsonValue, StringConstraints, model_validator
 
 from waystation.domain.agent_run import Outlook
 from waystation.domain.amount import Amount, Limit
@@ -230,7 +230,7 @@ class TaskTerms(RoleTerms):
     mode: Mode
     plan_model: str
     remembered_characters: int = 0
-    """Of its documents, so many characters go into memory. Terms of before memory took documents say nothing of it."""
+    """Of its documents, so many characters go into memory."""
     review_model: str = ""
     """By default the one that plans."""
     revisions: int = 0
@@ -243,8 +243,6 @@ class TaskTerms(RoleTerms):
     """By role, what a step of it starts with at least: it is never lent."""
     reviews: int = 0
     """How often a review may send the report back."""
-    procedures_among_documents: bool = False
-    """Files in folders `skills` among the documents are procedures: in tasks of before these were handed in apart."""
     offline: bool
     """No LLM: the built-in extractive model does the work, and every report says so."""
 
@@ -278,8 +276,8 @@ class Approval(Value):
     """Id of the step whose agent ran out, or asks for a call; or of a subagent."""
     action: ActionQuestion | None = None
     """The call that a person decides on; None where it is money."""
-    asked: Amount = Field(validation_alias=AliasChoices("asked", "asked_tokens"))
-    granted: Amount = Field(default=Amount(), validation_alias=AliasChoices("granted", "granted_tokens"))
+    asked: Amount
+    granted: Amount = Amount()
     decision: Literal["pending", "approved", "denied", "expired", "withdrawn"] = "pending"
     """Expired: nobody answered until the deadline. Withdrawn: its agent needs no answer any more; the note says why."""
     by: str = ""
@@ -297,7 +295,7 @@ class Approval(Value):
     needed: Amount = Amount()
     """How much over that its next call may need: a smaller grant lets it do nothing."""
     outlook: Outlook | None = None
-    """What the money is for; None in requests that were made before they said so."""
+    """What the money is for; None where it is no money."""
     answer_id: str = ""
     reason: str = ""
     """Why nothing goes on, where it is not a spent budget."""
@@ -374,7 +372,7 @@ class ReportVersion(Value):
     phase: TaskPhase
     """How the task ended with it."""
     stored_at: datetime | None = None
-    """None in reports of earlier releases."""
+    """None where it is not known."""
 
     @property
     def delivered(self) -> bool:
@@ -419,7 +417,7 @@ class TaskProgress(Value):
     report: str | None = None
     """Content hash of the report in the store."""
     reports: tuple[ReportVersion, ...] = ()
-    """All that were stored, that one included, oldest first. Earlier releases kept none but the last."""
+    """All that were stored, that one included, oldest first."""
     state: str | None = None
     """Content hash of the state in which the task ended: what a rewind goes on from."""
 

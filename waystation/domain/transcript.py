@@ -456,7 +456,7 @@ class Charge(Value):
     answered_by: str = ""
     """The model that the reply names, where it is another than was asked for."""
     stop: str = ""
-    """Why the reply ended, in the provider's word; empty for searches, and in charges of earlier releases."""
+    """Why the reply ended, in the provider's word; empty for searches."""
     dropped_thinking: int = 0
     """Thinking blocks of the request that the provider left out because they did not fit what stood before them."""
     cache_miss: str = ""

@@ -17,7 +17,6 @@ import bm25s
 from waystation.domain.documents import Document, DocumentHit, DocumentPassage, ShownDocument, marked_place
 from waystation.domain.ownership import OfTask
 from waystation.domain.privacy import whole_until
-from waystation.domain.procedures import evidence
 from waystation.patterns import proven
 from waystation.ports import DocumentStore
 from waystation.words import terms
@@ -150,7 +149,7 @@ class Bm25DocumentSearch:
 
         Names and headings count as part of the passages under them.
         """
-        documents = evidence(await self._store.documents(task.task_id, task))
+        documents = await self._store.documents(task.task_id, task)
         index = self._index(task.task_id, documents) or await self._built(task, documents)
         self._indexes.move_to_end(task.task_id)
         return await asyncio.to_thread(index.search, query, limit, among)

@@ -142,7 +142,7 @@ def _create_folder(path: Path, embedding: Embedding) -> None:
 
 
 def _index(shard: qe.EdgeShard) -> None:
-    """By everything that queries filter by; what an earlier release made has fewer indexes."""
+    """By everything that queries filter by, as far as it is not indexed yet."""
     keywords = {field: qe.KeywordIndexParams(is_tenant=field == KEYWORDS[0]) for field in KEYWORDS}
     there = shard.info().payload_schema
     for field, index in {**keywords, CREATED: qe.DatetimeIndexParams()}.items():

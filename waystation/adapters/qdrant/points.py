@@ -46,7 +46,7 @@ passages are shown is decided by their own words, too (`domain.memory.excerpts`)
 
 
 INDEXING = 1
-"""1: passages are found by `Passage.indexed`; 0, in earlier releases: by their text, labels and all."""
+"""1: passages are found by `Passage.indexed`. Another way to index them gets another number."""
 
 
 class Embedding(Value):
@@ -56,7 +56,7 @@ class Embedding(Value):
     dimension: int | None
     """None: there is no dense vector, memory works by BM25 alone."""
     indexing: int = INDEXING
-    """Of what they were made. Vectors of several can be compared; `memory reindex` makes those of earlier ones anew."""
+    """Of what they were made. Vectors of several can be compared; `memory reindex` makes all by the newest."""
 
     def __str__(self) -> str:
         """As people read it."""
@@ -73,9 +73,7 @@ class MadeWith(Value):
 
     embedder: str
     dimension: int | None
-    indexing: int = 0
-    """As of releases that did not say."""
-
+    indexing: int
     kept_in: str | None = None
     """The collection behind the alias, or the folder of the shard, where the memory has been made anew."""
 

@@ -189,7 +189,7 @@ class SqlOutbox(StorePart):
 
 
 LET_GO, REMEMBERING = -1, 1
-"""In the place of a version. Earlier releases counted slices from 1 on."""
+"""In the place of a version."""
 
 
 class _Owned(NamedTuple):

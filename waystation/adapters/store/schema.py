@@ -22,7 +22,9 @@ from sqlalchemy import (
 
 from waystation.adapters.store.seals import SealedBytes, SealedProof, SealedString, SealedText
 
-REVISION = "0018"
+FIRST_REVISION = "0100"
+"""Lower numbers were used before the first release: what has one is refused."""
+REVISION = "0100"
 """Revisions are numbers of four digits, so that an older program can tell that a database is newer."""
 
 metadata = MetaData(
@@ -93,9 +95,6 @@ identity = Table(
     Column("created_at", UtcDateTime, nullable=False),
     # By what workers see whether they share the key of placeholders; empty until the first of them claims it.
     Column("key_check", String),
-    # Since when every text that is kept has its owners in `text_owners`; empty while those of an earlier release wait
-    # for somebody with the key.
-    Column("owned_since", UtcDateTime),
     # Since when everything is encrypted and bound to its row, so that what is not is refused.
     Column("sealed_since", UtcDateTime),
 )
@@ -112,7 +111,7 @@ tasks = Table(
     Column("digest", String, nullable=False),
     Column("request", SealedText("tasks.request", "task_id"), nullable=False),
     # To its owner, too: a task that was given to another tenant or session does not open there.
-    Column("terms", SealedText("tasks.terms", "task_id", "tenant", "session", before=1), nullable=False),
+    Column("terms", SealedText("tasks.terms", "task_id", "tenant", "session"), nullable=False),
     Column("title", SealedText("tasks.title", "task_id", empty=True), nullable=False),
     Column("submitted_at", UtcDateTime, nullable=False),
     Column("ended_at", UtcDateTime),
@@ -192,7 +191,7 @@ documents = Table(
     Column("task_id", String, ForeignKey("tasks.task_id"), primary_key=True),
     Column("position", Integer, primary_key=True, autoincrement=False),
     # To its text as well: another one that the store has cannot be put in its place.
-    Column("name", SealedString("documents.name", "task_id", "position", "blob", "source", before=2), nullable=False),
+    Column("name", SealedString("documents.name", "task_id", "position", "blob", "source"), nullable=False),
     Column("blob", String, ForeignKey("texts.blob"), nullable=False),
     Column("lines", Integer, nullable=False),
     Column("characters", Integer, nullable=False),
@@ -298,7 +297,7 @@ passages = Table(
     Column("passage_id", String, nullable=False, unique=True),
     _run(),
     Column("task_id", String, nullable=False),
-    Column("body", SealedText("passages.body", "passage_id", "run_id", before=1), nullable=False),
+    Column("body", SealedText("passages.body", "passage_id", "run_id"), nullable=False),
     # Empty while the passage waits. Rows stay: a lost memory can be written anew from them.
     Column("stored_at", UtcDateTime),
     # Set when the conversation was taken back; such a passage is in the memory as long as `stored_at` is set.
@@ -358,7 +357,7 @@ trace_places = Table(
     "trace_places",
     metadata,
     Column("tenant", String, primary_key=True),
-    # The newest event when spans were first sent. Of tasks from before, everything is sent with their next event.
+    # The newest event when spans were first sent. Tasks that had begun by then are sent whole with their next event.
     Column("since", BigInteger, nullable=False),
     Column("sent", BigInteger, nullable=False),
     Column("holder", String, nullable=False, server_default=""),

@@ -2,8 +2,8 @@
 
 A sealed value begins with a mark that no other value begins with, and is bound to its table, its column and its row:
 moved to another row it does not open. A query reads a value together with the key of its row, whoever asks for it;
-what is written says its row (`bound`). Values of before, plain or bound to their column alone, are read all the same
-until the store is sealed as a whole (`AtRest.strict`). Empty values stay empty.
+what is written says its row (`bound`). Plain values, from when encryption was not on, are read all the same until the
+store is sealed as a whole (`AtRest.strict`). Empty values stay empty.
 """
 
 from base64 import b64decode, b64encode
@@ -33,8 +33,6 @@ from waystation.ports import Cipher
 
 TEXT_MARK = "\x01"
 """JSON has no such character, and what people write loses it."""
-ROW_MARK = "."
-"""Behind the mark: bound to its row, and no base64, with which the older form goes on."""
 BYTES_MARK = b"\xff"
 """No UTF-8 text has such a byte."""
 BETWEEN = "\x1f"
@@ -50,7 +48,7 @@ class AtRest:
     seals: bool = False
     """Whether what is written from now on is sealed; that takes a cipher."""
     strict: bool = False
-    """Whether values that are plain, or bound to no row, are refused."""
+    """Whether values that are plain are refused."""
 
 
 PLAIN = AtRest()
@@ -96,14 +94,14 @@ class SealedText(TypeDecorator[str]):
     impl = Text
     cache_ok = True
 
-    def __init__(self, place: str, *key: str, before: int = 0, empty: bool = False) -> None:
+    def __init__(self, place: str, *key: str, empty: bool = False) -> None:
         """`place` is table and column, as `messages.body`. `empty`: there may be nothing in it, which is not sealed.
 
         `key` names the columns that tell the table's rows apart and never change, then others that only who has the key
-        may change: with them this text is written anew. `before`: values were once bound to the first so many of them.
+        may change: with them this text is written anew.
         """
         super().__init__()
-        self.place, self.key, self.before, self.empty = place, key, before, empty
+        self.place, self.key, self.empty = place, key, empty
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         """Sealed, where this engine seals. Raises TypeError for a text that does not say its row."""
@@ -117,7 +115,7 @@ class SealedText(TypeDecorator[str]):
         if not isinstance(value, BoundText):
             raise TypeError(f"a text for {self.place} does not say for which row")
         sealed = at_rest.cipher.seal(value.encode("utf-8", "surrogatepass"), _context(self.place, value.row))
-        return f"{TEXT_MARK}{ROW_MARK}{b64encode(sealed).decode()}"
+        return f"{TEXT_MARK}{b64encode(sealed).decode()}"
 
     def column_expression(self, column: ColumnElement[str]) -> ColumnElement[str]:
         """The value behind the key of its row, and before both how long the key is."""
@@ -132,23 +130,12 @@ class SealedText(TypeDecorator[str]):
             return None
         length, _, rest = value.partition(":")
         row, kept = rest[: int(length)], rest[int(length) :]
-        if kept.startswith(TEXT_MARK + ROW_MARK) or (self.empty and not kept):
-            context, encoded = _context(self.place, row), kept[2:]
-        else:
-            _require_loose(kept_with(dialect), self.place)
-            context, encoded = self.place.encode(), kept[1:]
         if not kept.startswith(TEXT_MARK):
+            if kept or not self.empty:
+                _require_loose(kept_with(dialect), self.place)
             return kept
-        return self._unsealed(dialect, b64decode(encoded), context, row).decode("utf-8", "surrogatepass")
-
-    def _unsealed(self, dialect: Dialect, sealed: bytes, context: bytes, row: str) -> bytes:
-        try:
-            return _opened(dialect, sealed, context)
-        except WrongKey:
-            if not self.before or kept_with(dialect).strict:
-                raise
-        earlier = BETWEEN.join(row.split(BETWEEN)[: self.before])
-        return _opened(dialect, sealed, _context(self.place, earlier))
+        sealed = b64decode(kept.removeprefix(TEXT_MARK))
+        return _opened(dialect, sealed, _context(self.place, row)).decode("utf-8", "surrogatepass")
 
 
 class SealedString(SealedText):
@@ -161,7 +148,7 @@ class SealedString(SealedText):
 class SealedProof(SealedString):
     """That whoever wrote the columns of its key had the key: for rows that permit something and say nothing.
 
-    Reading it is the check. Empty where this engine does not seal, and in rows of before.
+    Reading it is the check. Empty where this engine does not seal.
     """
 
     cache_ok = True
@@ -232,7 +219,7 @@ def _require_loose(at_rest: AtRest, place: str) -> None:
     if at_rest.strict:
         raise StoreError(
             f"a value in {place} is not encrypted and bound to its row, though everything in this store is: something "
-            "else than Waystation has written it, or a version of before. Restore the database from a backup; "
+            "else than Waystation has written it. Restore the database from a backup; "
             "`waystation store reseal` takes it as it is"
         )
 

@@ -17,22 +17,14 @@ from waystation.adapters.store.engine import Database, parsed_url, reading, to_i
 from waystation.adapters.store.outbox import SqlOutbox, SqlResultOutbox
 from waystation.adapters.store.persons import SqlPersons
 from waystation.adapters.store.removal import SqlForgetting
+from waystation.adapters.store.resealing import is_strict
 from waystation.adapters.store.schema import REVISION, identity, metadata
+from waystation.adapters.store.schema_version import Schema, find_schema, open_schema, upgrade
 from waystation.adapters.store.seals import BYTES_MARK, PLAIN, TEXT_MARK, AtRest, SealedBytes, SealedProof, SealedText
 from waystation.adapters.store.sessions import SqlSessions
 from waystation.adapters.store.tasks import SqlBills, SqlForking, SqlPlans, SqlTasks
 from waystation.adapters.store.texts import SqlSlowTexts, SqlTexts
 from waystation.adapters.store.transcripts import SqlTranscripts, SqlWork
-from waystation.adapters.store.upgrades import (
-    Schema,
-    count_unowned,
-    drop_unowned,
-    find_owners,
-    find_schema,
-    is_strict,
-    open_schema,
-    upgrade,
-)
 from waystation.adapters.store.vault import SqlVault
 from waystation.domain.errors import StoreError
 from waystation.domain.value import Value
@@ -85,7 +77,6 @@ class SqlStore(
                 store_id = await to_its_end(open_schema(database, clock, new_store_id))
                 if await to_its_end(is_strict(database, clock, seals=at_rest.seals)):
                     database.seal_strictly()
-                await to_its_end(find_owners(database, clock))
             on_failure.pop_all()
         return cls(database, clock, store_id)
 
@@ -114,13 +105,6 @@ class SqlStore(
     async def key_check(self, connection: AsyncConnection) -> str | None:
         """The check of the store's key; None while no worker has claimed it."""
         return (await connection.execute(select(identity.c.key_check))).scalar_one()
-
-    async def drop_unowned(self) -> int:
-        """Remove the texts that belong to nobody; how many there were. Raises StoreError while owners are unknown."""
-        with translated():
-            dropped = await to_its_end(drop_unowned(self.database))
-            await to_its_end(self.database.empty_log())
-        return dropped
 
     @property
     def sealed(self) -> bool:
@@ -173,8 +157,6 @@ class StoreStatus(Value):
     """Texts that are encrypted, in all tables together."""
     plain: int = 0
     """Texts that are not: encryption was not on when they were written."""
-    unowned: int = 0
-    """Texts of an earlier release whose owner is unknown: nobody reads them, and no task takes them along."""
     finding: str
     """`ready`, or what to do."""
 
@@ -194,7 +176,6 @@ async def store_status(url: str) -> StoreStatus:
         async with aclosing(Database(url)) as database:
             found = await to_its_end(find_schema(database))
             encrypted, plain = await to_its_end(count_sealed(database)) if found.ready else (0, 0)
-            unowned = await to_its_end(count_unowned(database)) if found.ready else 0
     return StoreStatus(
         backend=database.backend,
         place=database_place(database.url),
@@ -203,7 +184,6 @@ async def store_status(url: str) -> StoreStatus:
         ready=found.ready,
         encrypted=encrypted,
         plain=plain,
-        unowned=unowned,
         finding=_finding(found),
     )
 

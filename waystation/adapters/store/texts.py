@@ -6,7 +6,7 @@ Texts that took too long to redact: how often, under which rules, and nothing of
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from sqlalchemy import ColumnElement, Select, case, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Select, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import Database, StorePart, add_missing, batches, owned, reading, writing
@@ -16,8 +16,7 @@ from waystation.domain.documents import Document
 from waystation.domain.errors import StoreError, TextMissing
 from waystation.domain.ownership import OfTask, OfTenant, Reader
 from waystation.domain.privacy import ShownKey, ShownText
-from waystation.domain.procedures import is_named_like_one
-from waystation.domain.task import SourceDocument, TaskTerms
+from waystation.domain.task import SourceDocument
 from waystation.domain.value import whole_text
 from waystation.patterns import proven
 from waystation.ports import Clock
@@ -94,16 +93,6 @@ async def without_owner(connection: AsyncConnection, tenant: str, blobs: Sequenc
     return left
 
 
-def unowned() -> ColumnElement[bool]:
-    """Which texts nobody has, with what is kept of them as it is shown: of releases that kept no owners, where nothing
-    that the platform wrote names them. Nobody reads them, and no task takes them along.
-    """
-    original = case((texts.c.blob.contains(SHOWN), func.substr(texts.c.blob, 1, HASH_DIGITS)), else_=texts.c.blob)
-    had = select(text_owners.c.blob).where(text_owners.c.blob == original).exists()
-    listed = select(documents.c.blob).where(documents.c.blob == original).exists()
-    return ~had & ~listed
-
-
 def owned_text(blob: str, reader: Reader) -> Select[str]:
     """The proofs that tasks which the reader may see have this text: none where no such task has it. Reading one raises
     WrongKey, or StoreError, where the database says so and nobody with the key did.
@@ -136,23 +125,12 @@ async def documents_of(connection: AsyncConnection, task_id: str, reader: Reader
     """A task's documents in the order in which they were given; none of a task that is not the reader's."""
     columns = [documents.c[name] for name in _KEPT]
     whose = select(tasks.c.terms).where(tasks.c.task_id == task_id, owned(tasks, reader))
-    terms: str | None = (await connection.execute(whose)).scalar_one_or_none()
-    if terms is None:
+    if (await connection.execute(whose)).scalar_one_or_none() is None:
         return ()
     listed = select(*columns).where(documents.c.task_id == task_id).order_by(documents.c.position)
     rows = (await connection.execute(listed)).all()
     # Not by mappings: those take as long as all the rest, and an agent of many documents asks before every call.
-    found = tuple([Document.model_validate(dict(zip(_KEPT, row, strict=True))) for row in rows])
-    return _with_procedures(found, terms)
-
-
-def _with_procedures(found: tuple[Document, ...], terms: str) -> tuple[Document, ...]:
-    """The same, and which of them the task follows: none, unless it is of before procedures were handed in apart."""
-    if not any(is_named_like_one(one.name) for one in found):
-        return found
-    if not TaskTerms.model_validate_json(terms).procedures_among_documents:
-        return found
-    return tuple(one.model_copy(update={"procedure": True}) if is_named_like_one(one.name) else one for one in found)
+    return tuple([Document.model_validate(dict(zip(_KEPT, row, strict=True))) for row in rows])
 
 
 def shown_row(key: ShownKey) -> str:
@@ -194,6 +172,7 @@ class SqlTexts(StorePart):
         own = owned(text_owners, owner)
         blobs = (await connection.execute(select(text_owners.c.blob).where(own))).scalars().all()
         await drop_owned(connection, blobs, own)
+        await drop_shown(connection, owner.tenant, await without_owner(connection, owner.tenant, blobs))
 
     @reading
     async def get_text(self, connection: AsyncConnection, blob: str, reader: Reader) -> str:

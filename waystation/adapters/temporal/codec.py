@@ -27,8 +27,8 @@ from waystation.ports import Cipher
 
 ENCODING, KEY_ID = "encoding", "encryption-key-id"
 ENCRYPTED = b"binary/encrypted"
-OLD_CONTEXT = b"temporal"
-"""What payloads of before are bound to, and those of which the SDK does not say where they belong."""
+UNBOUND = b"temporal"
+"""What payloads are bound to of which the SDK does not say where they belong."""
 WORKFLOW = "encrypted-for"
 """Names namespace and workflow in the clear, since a codec server is told neither; what is encrypted is bound to it."""
 OPENED = "waystation-opened"
@@ -103,7 +103,7 @@ def _name(namespace: str, workflow_id: str) -> bytes:
 
 
 def _context(workflow: bytes | None) -> bytes:
-    return OLD_CONTEXT if workflow is None else OLD_CONTEXT + b"\x00" + workflow
+    return UNBOUND if workflow is None else UNBOUND + b"\x00" + workflow
 
 
 class MarkingEncryption(PayloadEncryption):

@@ -33,7 +33,7 @@ from waystation.domain.documents import REMOVED_NAME, Document, DocumentHit, Sho
 from waystation.domain.errors import TextMissing
 from waystation.domain.foreign import one_line, tagged, without_tags
 from waystation.domain.privacy import whole_until
-from waystation.domain.procedures import Procedure, evidence
+from waystation.domain.procedures import Procedure
 from waystation.domain.projection import FIRST, SOON, urgent
 from waystation.ports import DocumentSearch, Redactor, Store
 
@@ -59,7 +59,7 @@ class ListDocuments(TypedTool[ListDocumentsInput]):
 
     async def run(self, arguments: ListDocumentsInput, at: CallSite) -> str:
         """One line a document, and where to go on."""
-        documents = evidence(await self._store.documents(at.run.task_id, at.run.reader))
+        documents = await self._store.documents(at.run.task_id, at.run.reader)
         start = arguments.first - 1
         lines = [_line(document) for document in documents[start : start + arguments.count]]
         taken, _ = page(lines, at.page_characters)
@@ -144,12 +144,10 @@ def find(name: str, documents: tuple[Document, ...]) -> Document:
     """
     if document := document_named(name, documents):
         called = one_line(document.name)
-        if document.procedure:
-            raise ToolRefused(f"{called} is a procedure, and no evidence to read or cite; read_skill shows it.")
         if document.removed:
             raise ToolRefused(f"{called} was {REMOVED_NAME}: it is no evidence any more. Go on without it.")
         return document
-    close = get_close_matches(name, [document.name for document in evidence(documents)], n=3)
+    close = get_close_matches(name, [document.name for document in documents], n=3)
     hint = f"Did you mean {', '.join(map(one_line, close))}?" if close else "list_documents names them all."
     raise ToolRefused(f"There is no document {name!r}. {hint}")
 
@@ -207,7 +205,7 @@ async def _procedure(name: str, written: str, store: Store, at: CallSite) -> Pro
 
     As the model wrote it, too: where a document is called almost so, its name was put in the place of that.
     """
-    found = await procedures_of(await store.task(at.run.task_id, at.run.reader), store)
+    found = procedures_of(await store.task(at.run.task_id, at.run.reader))
     known = [one for one in found if isinstance(one, Procedure)]
     for one in known:
         if {name, written} & {one.name, one.document}:

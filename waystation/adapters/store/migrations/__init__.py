@@ -1,1 +1,1 @@
-"""Alembic's migrations, applied by `waystation.adapters.store.upgrades` when a database is opened."""
+"""Alembic's migrations, applied by `waystation.adapters.store.schema_version` when a database is opened."""
