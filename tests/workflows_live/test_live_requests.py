@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client as TemporalClient
 
-from tests.crew import CALL_TOKENS, SAID, SHARE, Call, Crew, Gate, tight
+from tests.crew import ASKED, CALL_TOKENS, SAID, SHARE, Call, Crew, Gate, tight
 from tests.running import TENANT, at_work, dev_server, until_both_ask
 from tests.workflows_live.history import details
 from waystation.adapters.presidio.redactor import PresidioRedactor
@@ -32,7 +32,8 @@ async def test_a_request_estimates_what_the_money_buys_and_counts_what_there_is(
             Outlook(
                 calls=5,
                 each=Amount(tokens=CALL_TOKENS),
-                worth=5,
+                worth=11,
+                finishing=Amount(tokens=ASKED),
                 finished=0,
                 to_come=2,
                 kept=Amount(tokens=2 * SHARE),
@@ -41,7 +42,7 @@ async def test_a_request_estimates_what_the_money_buys_and_counts_what_there_is(
             ),
         )
         shown = await details(counter.task())
-    assert "- 5 calls so far, about 450 tokens each: 2,387 tokens more are worth about 5\n" in shown
+    assert f"- 5 calls so far, about 450 tokens each: {ASKED:,} tokens more are worth about 11\n" in shown
     assert "- if denied, tides ends with 4 notes, weigh goes on with that, and the task ends partial\n" in shown
     assert SAID not in shown
 
@@ -71,7 +72,7 @@ async def test_the_draft_is_what_ending_the_task_delivers_and_is_stored_nowhere(
     assert "> **Draft.** The task is paused, with 0 of 4 steps finished. If it ended now, it would deliver this." in (
         draft.markdown
     )
-    assert "harbours asked for 2,387 tokens after 5 calls; not answered yet" in draft.markdown
+    assert f"harbours asked for {ASKED:,} tokens after 5 calls; not answered yet" in draft.markdown
     assert SAID in draft.markdown
     assert body(draft.markdown) == body(report)
     assert ended.phase is TaskPhase.CANCELLED
