@@ -122,7 +122,7 @@ _NEVER_TEXT = frozenset(
     }
 )
 """What is called so and is neither that nor a page is a download that failed, or a wrong name."""
-_HEADER = proven(rb"\A(?:([A-Za-z][A-Za-z0-9-]*+)[ \t]*+:|[ \t])")
+_HEADER = proven(rb"\A(?:([!-9;-~]++)[ \t]*+:|[ \t])")
 _OF_MAIL = frozenset({b"from", b"to", b"subject", b"date"})
 _OF_TRANSPORT = frozenset({b"message-id", b"mime-version", b"received", b"return-path"})
 _OLD_FILES = (
@@ -179,14 +179,14 @@ def check_old_file(content: bytes) -> None:
 
 def _is_mail(head: bytes, suffix: str) -> bool:
     """Whether it begins with an e-mail's headers; unless the suffix says so, with those of its transport, too."""
-    lines = head.lstrip().replace(b"\r\n", b"\n").split(b"\n")
+    lines = head.removeprefix(b"\xef\xbb\xbf").lstrip().replace(b"\r\n", b"\n").split(b"\n")
     if suffix == ".eml" and lines[0].startswith(b"From "):
         lines = lines[1:]
     names: set[bytes] = set()
     for line in lines[: lines.index(b"")] if b"" in lines else lines[:-1]:
         header = _HEADER.match(line)
-        if header is None:
+        if header is None and suffix != ".eml":
             return False
-        names.add((header[1] or b"").lower())
+        names.add((header[1] or b"").lower() if header else b"")
     said = len(names & _OF_MAIL)
     return said > 0 if suffix == ".eml" else said > 1 and not names.isdisjoint(_OF_TRANSPORT)
