@@ -30,10 +30,14 @@ _SPARE_FORMS = frozenset({"text/enriched", "text/richtext", "text/watch-html", "
 _NO_READER = frozenset({"text/css", "text/ecmascript", "text/javascript"})
 _SIGNATURES = frozenset({"application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature"})
 _ENCRYPTED = frozenset({"application/pgp-encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime"})
+_OUTLOOK = frozenset({"application/ms-tnef", "application/vnd.ms-tnef"})
+_SELDOM_TEXT = frozenset({"audio", "font", "image", "model", "video"})
+"""What is called so and is text all the same is in an encoding that leaves no doubt."""
 _MESSAGES = frozenset({"message/rfc822", "message/global", "message/news", "message/partial"})
 _UNSHOWN = "no mail program shows it"
 _STOCK = proven(r"mime|multi-?part|cryptographically signed|openpgp", 2)
 """What is written before the first part for programs of the 1990s."""
+_LONGEST_STOCK = 1_000
 _WORD = proven(r"[\w^~]+")
 _ADDRESS = proven(r"(?:https?://|mailto:|cid:)[^\s)\]>]*+")
 _MOST_OTHER_WORDS = 3
@@ -107,6 +111,10 @@ def _file_extract(file: _Part, name: str, readers: MailReaders, depth: int) -> E
     content = _content(file)
     if kind in _ENCRYPTED or content.lstrip().startswith(b"-----BEGIN PGP MESSAGE-----"):
         raise Unreadable("encrypted, or hidden by its signature; save the message decrypted and without one")
+    if kind in _OUTLOOK:
+        raise Unreadable("in a format of Outlook's own; have it sent as HTML or plain text")
+    if file.get_content_maintype() in _SELDOM_TEXT and not _is_utf8(content):
+        raise Unreadable("binary, not text")
     if kind not in _MESSAGES:
         return readers.attached(content, name, depth)
     inner = _inner(file)
@@ -149,10 +157,9 @@ class _Walk:
         """The same of a part that is as whole as it can be."""
         kind = part.get_content_type()
         if part.is_multipart() and part.get_content_maintype() == "multipart":
-            around = [_around(part.preamble, "before"), _around(part.epilogue, "behind")]
             children = _children(part)
             inside = self._alternatives(children) if kind == "multipart/alternative" else self._all(children)
-            return _joined([inside, _Contents(left_out=[item for item in around if item is not None])])
+            return _joined([self._around(part.preamble, "before"), inside, self._around(part.epilogue, "behind")])
         if part.is_multipart() and kind not in _MESSAGES:
             return self._fields(part)
         if _is_inline(part, kind):
@@ -175,6 +182,15 @@ class _Walk:
                 kept = others
         return _joined([_Contents(texts=kept), *(form._replace(texts=()) for form in forms)])
 
+    def _around(self, text: str | None, where: str) -> _Contents:
+        """What stands outside of all parts: more parts, where one within them has the same boundary, or nothing."""
+        content = (text or "").encode("utf-8", "surrogateescape")
+        if (begin := _PART_BEGINS.search(content)) is not None:
+            return self._all(_children(_split(content, begin[1])))
+        if not content.strip() or (len(content) < _LONGEST_STOCK and _STOCK.search(text or "")):
+            return _Contents()
+        return _Contents(left_out=[LeftOut(name=f"text {where} the parts of the message", reason=_UNSHOWN)])
+
     def _fields(self, part: _Part) -> _Contents:
         """What machines say about messages: blocks of fields, as the report of a failed delivery has them."""
         encoded = _decoded_base64(part)
@@ -188,12 +204,15 @@ class _Walk:
     def _text(self, part: _Part, kind: str) -> _Contents:
         content = _content(part)
         name = _file_name(part)
+        broken: list[LeftOut] = []
         try:
             extract = self._inline(content, kind, _charset(part))
         except Unreadable as unreadable:
-            return _Contents(left_out=[LeftOut(name=name or "text of the message", reason=str(unreadable))])
+            # Most of it may be plain enough.
+            extract = self._inline(content.decode("utf-8", "replace").encode(), kind, "utf-8")
+            broken.append(LeftOut(name=f"signs of {name or 'the message'}, shown as �", reason=str(unreadable)))
         said = "\n\n".join(text for _, text in extract.parts if text.strip())
-        return _Contents([f"{name}:\n{said}" if name and said else said], [], extract.left_out)
+        return _Contents([f"{name}:\n{said}" if name and said else said], [], [*extract.left_out, *broken])
 
 
 def _children(part: _Part) -> list[_Part]:
@@ -211,12 +230,6 @@ def _is_inline(part: _Part, kind: str) -> bool:
     if kind not in {"text/plain", "text/html"} and _file_name(part):
         return False
     return b"\0" not in _content(part)[:HEAD] or "16" in (charset := _charset(part) or "") or "32" in charset
-
-
-def _around(text: str | None, where: str) -> LeftOut | None:
-    if text is None or not text.strip() or (len(text) < 1_000 and _STOCK.search(text)):
-        return None
-    return LeftOut(name=f"text {where} the parts of the message", reason=_UNSHOWN)
 
 
 def _says(form: str, other: str) -> bool:
@@ -269,10 +282,9 @@ def _encoded_words(_: str, value: str) -> str:
 def _recovered(value: str) -> str:
     """A header whose bytes are no ASCII, against the rules, in the encoding that they most likely are in."""
     content = value.encode("utf-8", "surrogateescape")
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        return content.decode("latin-1")
+    text = content.decode("utf-8", "replace")
+    foreign = sum(sign > "\x7f" for sign in text)
+    return text if 2 * text.count("\ufffd") <= foreign - (foreign == 1) else content.decode("latin-1")
 
 
 def _name(file: _Part, number: int) -> str:
@@ -284,8 +296,13 @@ def _name(file: _Part, number: int) -> str:
 
 def _file_name(part: _Part) -> str:
     """What a part calls itself, or nothing."""
+    named = Message()
+    for header in ("Content-Disposition", "Content-Type"):
+        for name, value in part.raw_items():
+            if name.lower() == header.lower():
+                named[header] = _recovered(str(value))
     try:
-        return _shown("Subject", part.get_filename() or "")
+        return _shown("Subject", named.get_filename() or "")
     except (ValueError, LookupError, TypeError):
         return ""
 
@@ -345,14 +362,18 @@ def _split_again(part: _Part) -> None:
         return
     content = _content(part)
     begin = _PART_BEGINS.search(content)
-    if begin is None or b"\n--%b--" % begin[1].strip() not in content:
+    if begin is None or not (said or b"\n--%b--" % begin[1].strip() in content):
         return
-    again = _parsed(b'Content-Type: multipart/mixed; boundary="%b"\n\n%b' % (begin[1].strip(), content))
+    again = _split(content, begin[1])
     if again.is_multipart():
         del part["Content-Type"]
         part["Content-Type"] = "multipart/alternative" if "alternative" in said else "multipart/mixed"
         part.set_payload(again.get_payload())
         part.preamble, part.epilogue = again.preamble, again.epilogue
+
+
+def _split(content: bytes, boundary: bytes) -> _Part:
+    return _parsed(b'Content-Type: multipart/mixed; boundary="%b"\n\n%b' % (boundary.strip(), content))
 
 
 def _without_broken_headers(part: _Part) -> tuple[_Part, list[LeftOut]]:
@@ -382,6 +403,14 @@ def _without_broken_headers(part: _Part) -> tuple[_Part, list[LeftOut]]:
     shown = "; ".join(_recovered(line.decode("utf-8", "surrogateescape")).strip()[:60] for line in gone)
     name = f"header line “{shown.translate(_SURROGATES)}”"
     return again, [LeftOut(name=name, reason="no header that can be read")]
+
+
+def _is_utf8(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _within(place: str, name: str) -> str:
