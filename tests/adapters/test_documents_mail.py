@@ -44,9 +44,8 @@ def attached(said: str, name: str) -> bytes:
     return text(said, "text/csv", f'Content-Disposition: attachment; filename="{name}"\n')
 
 
-SIGNATURE = (
-    b"Content-Type: application/pkcs7-signature; name=smime.p7s\nContent-Transfer-Encoding: base64\n\nMIIBAAAA\n"
-)
+SIGNATURE = b"Content-Type: application/pkcs7-signature; name=smime.p7s\n\nMIIBAAAA\n"
+TOO_DEEP = "more than 3 e-mails deep"
 
 
 def test_a_signed_message_is_read_with_its_attachments(tmp_path: Path) -> None:
