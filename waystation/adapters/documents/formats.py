@@ -39,11 +39,11 @@ from waystation.adapters.documents.office import (
     local,
     member,
     opened,
-    pdf_extract,
     sheets_extract,
     slides_extract,
     xml,
 )
+from waystation.adapters.documents.pdf import pdf_extract
 from waystation.patterns import proven
 
 _SPACES = proven(r"\s+")
