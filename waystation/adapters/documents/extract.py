@@ -56,6 +56,8 @@ class FileGiven(Value):
     """The one that it is said to be in."""
     attachments: bool = True
     """Whether an e-mail's are read. False is for what broke its parser before: nothing else is read then."""
+    broken: tuple[int, ...] = ()
+    """Of an e-mail's attachments those that broke their parsers before, counted from 1 as they are read."""
 
 
 class Extracted(Value):

@@ -33,7 +33,7 @@ from bs4.exceptions import ParserRejectedMarkup
 from charset_normalizer import from_bytes
 
 from waystation.adapters.documents.extract import HEAD, DocumentPart, Extract, Kind, Unreadable, check_old_file, kind_of
-from waystation.adapters.documents.mail import MailReaders, mail_extract
+from waystation.adapters.documents.mail import MailReaders, ReadAttached, mail_extract
 from waystation.adapters.documents.office import (
     linked_member,
     local,
@@ -276,15 +276,25 @@ def _no_picture(_: object) -> list[object]:
 _OPEN_DOCUMENT = "application/vnd.oasis.opendocument."
 
 
-def extract(content: bytes, name: str, depth: int = 0, *, attachments: bool = True) -> Extract:
-    """The parts of a file, whose name only helps where its bytes do not say what it is. Raises Unreadable."""
+def extract(content: bytes, name: str, depth: int = 0, attached: ReadAttached | None = None) -> Extract:
+    """The parts of a file, whose name only helps where its bytes do not say what it is.
+
+    Args:
+        content: its bytes.
+        name: its name.
+        depth: how many e-mails it is in.
+        attached: what reads the attachments of an e-mail; by default this function does.
+
+    Raises:
+        Unreadable: it gives no text.
+    """
     match kind_of(content[:HEAD], PurePath(name).suffix.lower()):
         case Kind.TEXT:
             return Extract([DocumentPart("", decoded(content))])
         case Kind.HTML:
             return Extract([DocumentPart("", page_text(content))])
         case Kind.MAIL:
-            return mail_extract(content, MailReaders(_inline, extract if attachments else _no_attachment), depth)
+            return mail_extract(content, MailReaders(_inline, attached or extract), depth)
         case Kind.PDF:
             return pdf_extract(content)
         case Kind.CONTAINER:
@@ -300,10 +310,6 @@ def _inline(content: bytes, kind: str, charset: str | None) -> Extract:
         return Extract([DocumentPart("", decoded(content, charset))])
     charset = charset or EncodingDetector.find_declared_encoding(content, is_html=True)
     return Extract([DocumentPart("", page_text(content, charset))])
-
-
-def _no_attachment(_content: bytes, _name: str, _depth: int) -> Extract:
-    raise Unreadable("an attachment of this e-mail broke its reader, so none was read; give them by themselves")
 
 
 def _contained(content: bytes) -> Extract:

@@ -56,13 +56,16 @@ _Part = Message
 """Any part of the tree. The older kind of the library: it keeps headers as they are, and breaks at none."""
 
 
+ReadAttached = Callable[[bytes, str, int], Extract]
+"""What reads a file: its bytes, its name, and how many e-mails it is in. Raises Unreadable."""
+
+
 class MailReaders(NamedTuple):
     """What reads the parts of an e-mail. Both raise Unreadable."""
 
     inline: Callable[[bytes, str, str | None], Extract]
     """Text of the message: its bytes, its kind, such as `text/html`, and the charset that it is said to be in."""
-    attached: Callable[[bytes, str, int], Extract]
-    """A file: its bytes, its name, and how many e-mails it is in."""
+    attached: ReadAttached
 
 
 def mail_extract(content: bytes, readers: MailReaders, depth: int = 0) -> Extract:
