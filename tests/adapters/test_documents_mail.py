@@ -165,7 +165,13 @@ def test_parts_are_found_though_the_header_that_says_where_is_broken(tmp_path: P
 
 def test_parts_behind_the_end_of_one_with_the_same_boundary_are_found(tmp_path: Path) -> None:
     inner = part(text("Short."), kind="multipart/alternative", boundary="outer")
-    assert read(tmp_path, "a.eml", mail(inner, attached("a,1", "a.csv")))[0].endswith("[attachment a.csv]\na,1")
+    shown, left_out = read(
+        tmp_path, "a.eml", mail(inner, attached("a,1", "a.csv")) + inner + b"--outer\n" + text("Late.")
+    )
+    assert "Short." in shown
+    assert shown.endswith("[attachment a.csv]\na,1")
+    assert "\n\nLate." in shown
+    assert not left_out
 
 
 def test_what_stands_outside_of_the_parts_is_named(tmp_path: Path) -> None:

@@ -189,9 +189,17 @@ class _Walk:
     def _around(self, text: str | None, where: str) -> _Contents:
         """What stands outside of all parts: more parts, where one within them has the same boundary, or nothing."""
         content = (text or "").encode("utf-8", "surrogateescape")
-        if (begin := _PART_BEGINS.search(content)) is not None:
-            return self._all(_children(_split(content, begin[1])))
-        if not content.strip() or (len(content) < _LONGEST_STOCK and _STOCK.search(text or "")):
+        found: list[_Contents] = []
+        while (begin := _PART_BEGINS.search(content)) is not None and (
+            more := _split(content, begin[1])
+        ).is_multipart():
+            found.append(self._all(_children(more)))
+            text = more.epilogue or ""
+            content = text.encode("utf-8", "surrogateescape")
+        return _joined([*found, self._outside(text or "", where)])
+
+    def _outside(self, text: str, where: str) -> _Contents:
+        if not text.strip() or (len(text) < _LONGEST_STOCK and _STOCK.search(text)):
             return _Contents()
         return _Contents(left_out=[LeftOut(name=f"text {where} the parts of the message", reason=_UNSHOWN)])
 
