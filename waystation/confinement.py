@@ -29,7 +29,7 @@ from typing import Protocol
 
 LENGTH = struct.Struct("!Q")
 """Before each message: how many bytes it has."""
-MOST_FILES = 1
+MOST_FILES = 2
 """That come with a request."""
 _CHUNK = 1 << 20
 _ORPHAN_CHECK_SECONDS = 1.0

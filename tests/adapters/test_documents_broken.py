@@ -194,13 +194,23 @@ def test_the_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
 
-def test_an_attachment_that_breaks_its_parser_does_not_take_the_message_down(tmp_path: Path) -> None:
+def test_an_attachment_that_breaks_its_parser_costs_neither_the_message_nor_the_others(tmp_path: Path) -> None:
     file = tmp_path / "a.eml"
-    file.write_bytes(mail_file({"bomb.xlsx": memory_bomb()}))
+    file.write_bytes(mail_file({"a.csv": b"pump,1250", "bomb.xlsx": memory_bomb(), "b.csv": b"valve,310"}))
+    loaded = load_documents([file])
+    assert "Silt closed the harbour." in loaded.documents[0].text
+    assert loaded.documents[0].text.endswith("[attachment a.csv]\npump,1250\n\n[attachment b.csv]\nvalve,310")
+    reason = "broke its reader; it may be damaged"
+    assert loaded.left_out == (LeftOut(name=f"{file}, attachment bomb.xlsx", reason=reason),)
+
+
+def test_an_email_whose_attachments_break_one_parser_after_another_is_its_message(tmp_path: Path) -> None:
+    file = tmp_path / "a.eml"
+    file.write_bytes(mail_file({f"{number}.xlsx": memory_bomb() for number in range(4)}))
     loaded = load_documents([file])
     assert "Silt closed the harbour." in loaded.documents[0].text
     reason = "an attachment of this e-mail broke its reader, so none was read; give them by themselves"
-    assert loaded.left_out == (LeftOut(name=f"{file}, attachment bomb.xlsx", reason=reason),)
+    assert {one.reason for one in loaded.left_out} == {reason}
 
 
 def test_a_broken_file_that_is_named_by_itself_is_refused(tmp_path: Path) -> None:

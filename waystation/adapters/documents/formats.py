@@ -4,8 +4,6 @@ The bytes of a file of any kind to its parts. Runs in the child only: the parser
 
 EPUB to text: one part a file of the reading order, called after its first heading.
 
-E-mail (.eml) to text: who wrote to whom when, the message, and its attachments as parts of it.
-
 Bytes to text: in the encoding that they are in, and pages as their readers see them.
 
 HTML to readable text: headings as `#` lines, links as `[text](address)`, list items and table rows on lines.
@@ -19,10 +17,7 @@ DOCX to text: by way of HTML, which keeps headings, lists, tables and notes.
 import re
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator
-from email import message_from_bytes, policy
-from email.message import MIMEPart
-from functools import partial
+from collections.abc import Iterable, Iterator
 from io import BytesIO
 from pathlib import PurePath
 from typing import NamedTuple, Protocol, cast
@@ -32,22 +27,23 @@ from zipfile import BadZipFile, ZipFile
 
 import mammoth
 from bs4 import BeautifulSoup, Tag, XMLParsedAsHTMLWarning
+from bs4.dammit import EncodingDetector
 from bs4.element import CData, NavigableString, PageElement
 from bs4.exceptions import ParserRejectedMarkup
 from charset_normalizer import from_bytes
 
 from waystation.adapters.documents.extract import HEAD, DocumentPart, Extract, Kind, Unreadable, check_old_file, kind_of
+from waystation.adapters.documents.mail import MailReaders, ReadAttached, mail_extract
 from waystation.adapters.documents.office import (
     linked_member,
     local,
     member,
     opened,
-    pdf_extract,
     sheets_extract,
     slides_extract,
     xml,
 )
-from waystation.domain.documents import LeftOut
+from waystation.adapters.documents.pdf import pdf_extract
 from waystation.patterns import proven
 
 _SPACES = proven(r"\s+")
@@ -198,7 +194,8 @@ def decoded(content: bytes, encoding: str | None = None) -> str:
     for known in filter(None, (encoding, "utf-8-sig")):
         try:
             return content.decode(known)
-        except (UnicodeDecodeError, LookupError):
+        except (ValueError, LookupError):
+            # Codecs that are no encoding of text raise either.
             continue
     guess = from_bytes(content).best()
     if guess is None:
@@ -249,68 +246,6 @@ def _protected(archive: ZipFile) -> set[str]:
     }
 
 
-_HEADERS = ("From", "To", "Cc", "Date", "Subject")
-LONGEST_ATTACHMENT_NAME = 60
-"""Characters."""
-
-ReadAttachment = Callable[[bytes, str], Extract]
-"""What reads the bytes of a file of that name. Raises Unreadable."""
-
-
-def mail_extract(content: bytes, read: ReadAttachment) -> Extract:
-    """Headers and message without a place, then each attachment that can be read; the others are named."""
-    message = message_from_bytes(content, policy=policy.default)
-    headers = [f"{name}: {' '.join(str(message[name]).split())}" for name in _HEADERS if message[name]]
-    parts = [DocumentPart("", "\n".join(headers))]
-    body = message.get_body(("plain", "html"))
-    if body is not None:
-        parts.append(DocumentPart("", _text(body)))
-    left_out: list[LeftOut] = []
-    for number, attachment in enumerate(_attachments(message), 1):
-        name = _name(attachment, number)
-        try:
-            extract = read(_content(attachment), name)
-        except Unreadable as unreadable:
-            left_out.append(LeftOut(name=_within("", name), reason=str(unreadable)))
-            continue
-        parts += [DocumentPart(_within(part.place, name), part.text) for part in extract.parts]
-        left_out += [LeftOut(name=_within(item.name, name), reason=item.reason) for item in extract.left_out]
-    return Extract(parts, left_out)
-
-
-def _attachments(message: MIMEPart) -> Iterator[MIMEPart]:
-    if message.is_multipart():
-        yield from message.iter_attachments()
-    elif message.get_body() is None:
-        # The whole e-mail is one file.
-        yield message
-
-
-def _name(attachment: MIMEPart, number: int) -> str:
-    name = " ".join((attachment.get_filename() or f"number {number}").split())
-    if attachment.get_content_type() == "message/rfc822" and not name.endswith(".eml"):
-        name += ".eml"
-    return name if len(name) <= LONGEST_ATTACHMENT_NAME else f"…{name[1 - LONGEST_ATTACHMENT_NAME :]}"
-
-
-def _content(attachment: MIMEPart) -> bytes:
-    payload: object = attachment.get_payload(decode=True)
-    if isinstance(payload, bytes):
-        return payload
-    # An e-mail that was forwarded as a file.
-    inner = next(attachment.iter_parts(), None)
-    return inner.as_bytes() if inner is not None else b""
-
-
-def _text(body: MIMEPart) -> str:
-    content, encoding = _content(body), body.get_content_charset()
-    return page_text(content, encoding) if body.get_content_subtype() == "html" else decoded(content, encoding)
-
-
-def _within(place: str, name: str) -> str:
-    return f"{place} of attachment {name}" if place else f"attachment {name}"
-
-
 _STYLES = "p[style-name='Title'] => h1:fresh\np[style-name='Subtitle'] => p:fresh"
 
 
@@ -338,20 +273,28 @@ def _no_picture(_: object) -> list[object]:
     return []
 
 
-MOST_NESTED = 3
-"""E-mails within e-mails."""
 _OPEN_DOCUMENT = "application/vnd.oasis.opendocument."
 
 
-def extract(content: bytes, name: str, *, depth: int = 0, attachments: bool = True) -> Extract:
-    """The parts of a file, whose name only helps where its bytes do not say what it is. Raises Unreadable."""
+def extract(content: bytes, name: str, depth: int = 0, attached: ReadAttached | None = None) -> Extract:
+    """The parts of a file, whose name only helps where its bytes do not say what it is.
+
+    Args:
+        content: its bytes.
+        name: its name.
+        depth: how many e-mails it is in.
+        attached: what reads the attachments of an e-mail; by default this function does.
+
+    Raises:
+        Unreadable: it gives no text.
+    """
     match kind_of(content[:HEAD], PurePath(name).suffix.lower()):
         case Kind.TEXT:
             return Extract([DocumentPart("", decoded(content))])
         case Kind.HTML:
             return Extract([DocumentPart("", page_text(content))])
         case Kind.MAIL:
-            return mail_extract(content, partial(_attachment, depth=depth + 1) if attachments else _no_attachment)
+            return mail_extract(content, MailReaders(_inline, attached or extract), depth)
         case Kind.PDF:
             return pdf_extract(content)
         case Kind.CONTAINER:
@@ -361,14 +304,12 @@ def extract(content: bytes, name: str, *, depth: int = 0, attachments: bool = Tr
             return sheets_extract(content)
 
 
-def _attachment(content: bytes, name: str, depth: int) -> Extract:
-    if depth > MOST_NESTED:
-        raise Unreadable(f"more than {MOST_NESTED} e-mails deep; give it by itself")
-    return extract(content, name, depth=depth)
-
-
-def _no_attachment(_content: bytes, _name: str) -> Extract:
-    raise Unreadable("an attachment of this e-mail broke its reader, so none was read; give them by themselves")
+def _inline(content: bytes, kind: str, charset: str | None) -> Extract:
+    """Text of an e-mail. Raises Unreadable."""
+    if kind != "text/html":
+        return Extract([DocumentPart("", decoded(content, charset))])
+    charset = charset or EncodingDetector.find_declared_encoding(content, is_html=True)
+    return Extract([DocumentPart("", page_text(content, charset))])
 
 
 def _contained(content: bytes) -> Extract:

@@ -13,7 +13,7 @@ import os
 import stat
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import TracebackType
@@ -38,8 +38,33 @@ READER = "waystation.adapters.documents.reader_child"
 _ANSWER = TypeAdapter[Extracted | Refused](Extracted | Refused)
 
 
+_MOST_BROKEN = 3
+"""Attachments of one e-mail that may break their parsers, each in as many seconds as a file may take."""
+
+
 class ParserBroke(Unreadable):
     """A file did to its parser what nobody foresaw."""
+
+
+class _Announced:
+    """A pipe in which the child says which attachment of an e-mail it begins to read."""
+
+    def __enter__(self) -> Self:
+        self._exit, self.entrance = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        os.close(self._exit)
+        os.close(self.entrance)
+
+    def last(self) -> int | None:
+        """The number that was told last, since this was asked before. None: none, or nothing that is a number."""
+        said = b""
+        with suppress(BlockingIOError):
+            while more := os.read(self._exit, 65_536):
+                said = (said + more)[-20:]
+        number = said.rstrip(b"\n").rpartition(b"\n")[2]
+        return int(number) if number.isdigit() else None
 
 
 class ChildReader:
@@ -70,18 +95,27 @@ class ChildReader:
             ParserBroke: the parser crashed, hung or ran out of memory.
             Unreadable: the file is of no kind that can be read, damaged, or protected.
         """
-        try:
-            return self._read_once(file, given)
-        except ParserBroke as broke:
-            # One attachment must not take the message down.
-            try:
-                return self._read_once(file, given.model_copy(update={"attachments": False}))
-            except Unreadable as unreadable:
-                raise (broke if str(unreadable) == BREAKS else unreadable) from None
+        broken: list[int] = []
+        with _Announced() as begun:
+            while True:
+                try:
+                    return self._read_once(file, given.model_copy(update={"broken": tuple(broken)}), begun.entrance)
+                except ParserBroke as broke:
+                    # One attachment must not take the message down, nor the others.
+                    last = begun.last()
+                    if last is None or last in broken or len(broken) == _MOST_BROKEN:
+                        return self._without_attachments(file, given, begun.entrance, broke)
+                    broken.append(last)
 
-    def _read_once(self, file: int, given: FileGiven) -> Extracted:
+    def _without_attachments(self, file: int, given: FileGiven, begun: int, broke: ParserBroke) -> Extracted:
         try:
-            said = self._running().ask(given.model_dump_json().encode(), self._seconds, [file])
+            return self._read_once(file, given.model_copy(update={"attachments": False}), begun)
+        except Unreadable as unreadable:
+            raise (broke if str(unreadable) == BREAKS else unreadable) from None
+
+    def _read_once(self, file: int, given: FileGiven, begun: int) -> Extracted:
+        try:
+            said = self._running().ask(given.model_dump_json().encode(), self._seconds, [file, begun])
             answer = _ANSWER.validate_json(said)
         except (ChildFailed, ValidationError) as failed:
             self._end()

@@ -6,6 +6,7 @@ for the file's fault and starts another. It opens no file: each comes open, with
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import PurePath
 
 from charset_normalizer.utils import iana_name
@@ -16,6 +17,7 @@ from waystation.adapters.documents.extract import (
     LARGEST_FILE,
     LARGEST_TEXT,
     MEMORY,
+    Extract,
     Extracted,
     FileGiven,
     Kind,
@@ -32,17 +34,38 @@ def prepare() -> None:
 
 
 def answer(request: bytes, files: Sequence[int]) -> bytes:
-    """An `Extracted` or a `Refused` as JSON, for a `FileGiven` and the open file."""
-    (file,) = files
+    """An `Extracted` or a `Refused` as JSON, for a `FileGiven`, the open file, and where attachments are announced."""
+    file, begun = files
     try:
-        return _read(FileGiven.model_validate_json(request), file).model_dump_json().encode()
+        return _read(FileGiven.model_validate_json(request), file, begun).model_dump_json().encode()
     finally:
-        os.close(file)
+        for one in files:
+            os.close(one)
 
 
-def _read(given: FileGiven, file: int) -> Extracted | Refused:
+class _Attachments:
+    """Reads the attachments of an e-mail, and tells the parent of each before: the one told last may end this child."""
+
+    def __init__(self, given: FileGiven, begun: int) -> None:
+        self._given = given
+        self._begun = begun
+        self._count = 0
+
+    def read(self, content: bytes, name: str, depth: int) -> Extract:
+        """Raises Unreadable."""
+        if not self._given.attachments:
+            raise Unreadable("an attachment of this e-mail broke its reader, so none was read; give them by themselves")
+        self._count += 1
+        if self._count in self._given.broken:
+            raise Unreadable("broke its reader; it may be damaged")
+        with suppress(BlockingIOError):
+            os.write(self._begun, b"%d\n" % self._count)
+        return extract(content, name, depth, self.read)
+
+
+def _read(given: FileGiven, file: int, begun: int) -> Extracted | Refused:
     try:
-        return _extracted(given, file)
+        return _extracted(given, file, begun)
     except Unreadable as unreadable:
         return Refused(reason=str(unreadable))
     except MemoryError:
@@ -51,7 +74,7 @@ def _read(given: FileGiven, file: int) -> Extracted | Refused:
         return Refused(reason=f"cannot be read ({error.strerror})")
 
 
-def _extracted(given: FileGiven, file: int) -> Extracted:
+def _extracted(given: FileGiven, file: int, begun: int) -> Extracted:
     size = os.fstat(file).st_size
     # What it says of its charset decides what its first bytes are, too.
     content = _in_utf8(_content(file), given.charset) if given.charset else b""
@@ -60,7 +83,7 @@ def _extracted(given: FileGiven, file: int) -> Extracted:
     content = content or _content(file)
     if kind is not Kind.TEXT:
         _check_again(given, kind)
-        return laid_out(extract(content, given.name, attachments=given.attachments))
+        return laid_out(extract(content, given.name, attached=_Attachments(given, begun).read))
     text = "\n".join(decoded(content).splitlines()).rstrip()
     if not text.strip():
         raise Unreadable("empty")
@@ -69,7 +92,7 @@ def _extracted(given: FileGiven, file: int) -> Extracted:
 
 def _check_again(given: FileGiven, kind: Kind) -> None:
     """What broke a parser is read again only where there is something to leave out: an e-mail's attachments."""
-    if not given.attachments and kind is not Kind.MAIL:
+    if (given.broken or not given.attachments) and kind is not Kind.MAIL:
         raise Unreadable(BREAKS)
 
 
