@@ -266,6 +266,8 @@ def _contained(content: bytes) -> Extract:
             return word_extract(archive, office.main)
         if office and office.kind == "presentation":
             return slides_extract(archive, office.main)
+        if said.startswith(_OPEN_DOCUMENT) and _is_encrypted(archive):
+            raise Unreadable("protected by a password; save it without one")
         if office or said == _OPEN_SHEETS:
             return sheets_extract(content, archive, office.main if office else None)
         if said == _BOOK:
@@ -277,6 +279,10 @@ def _contained(content: bytes) -> Extract:
 
 _OPEN_SHEETS, _BOOK = f"{_OPEN_DOCUMENT}spreadsheet", "application/epub+zip"
 _MANIFEST = "META-INF/manifest.xml"
+
+
+def _is_encrypted(archive: ZipFile) -> bool:
+    return _MANIFEST in archive.NameToInfo and b"encryption-data" in member(archive, _MANIFEST)
 
 
 def _said_kind(archive: ZipFile) -> str:

@@ -433,8 +433,8 @@ def _slots(table: Tag, styles: StyleSheet) -> dict[int, _Slot]:
     for row in (row for rows in placed for row in rows):
         at, before = 0, list[Tag]()
         last: _Slot | None = None
-        if len(row.own) == 1 and not row.above:
-            continue  # it is no cell of a column: a title
+        if not row.above and sum(bool(cell.get_text(strip=True)) for _, cell in row.own) == 1:
+            continue  # what it says is of no column: a title
         cells = {**row.above, **dict(row.own)}
         own = dict(row.own)
         while at < width and room > 0:

@@ -58,6 +58,8 @@ class StyleSheet:
 
     def __init__(self, sheets: Sequence[str]) -> None:
         self._by_key: dict[str, list[_Rule]] = {}
+        self._looks: dict[int, tuple[Tag, Look]] = {}
+        """By identity of their elements, which stay the same as long as they are kept here."""
         count = 0
         for selectors, said in (rule for sheet in sheets for rule in _rules(_COMMENT.sub(" ", sheet))):
             for selector in selectors.split(","):
@@ -74,12 +76,19 @@ class StyleSheet:
         written = tag.get("style")
         if not self._by_key and not written:
             return _NOTHING
+        if id(tag) not in self._looks:
+            self._looks[id(tag)] = (tag, self._found(tag, str(written or "")))
+        return self._looks[id(tag)][1]
+
+    def _found(self, tag: Tag, written: str) -> Look:
         rules = sorted(self._matching(tag), key=lambda rule: rule.weight) if self._by_key else []
         said: dict[str, str] = {}
-        for declared in (*(rule.said for rule in rules), _declared(str(written or ""))):
+        for declared in (*(rule.said for rule in rules), _declared(written)):
             for name, value in declared.items():
                 if not said.get(name, "").endswith("!important") or value.endswith("!important"):
                     said[name] = value
+        if not said:
+            return _NOTHING
         return _look({name: value.removesuffix("!important").strip() for name, value in said.items()})
 
     def _matching(self, tag: Tag) -> Iterator[_Rule]:

@@ -345,6 +345,8 @@ class _List(NamedTuple):
     """Of levels that begin anew with this list."""
 
 
+_CHECKED = frozenset("☐☑☒✓✔✗✘")
+"""Signs before items that say something of them."""
 _PLACEHOLDER = proven(r"%([1-9])")
 
 
@@ -399,8 +401,11 @@ class _Numbering:
     def label(self, key: str, level: int) -> str | None:
         """The number of the next paragraph of that list and level, maybe empty; None: it has none, or a sign."""
         found = self._lists.get(key)
-        if found is None or level not in found.levels or found.levels[level].format == "bullet":
+        if found is None or level not in found.levels:
             return None
+        if found.levels[level].format == "bullet":
+            sign = found.levels[level].text
+            return sign if sign in _CHECKED else None
         counts = self._counts.setdefault(found.counters, {})
         if level in found.starts and (key, level) not in self._begun:
             counts[level] = found.starts[level]
@@ -492,7 +497,8 @@ class _Cleaner:
             yield LeftOut(name=_counted(self._lost_notes, "note"), reason="damaged: missing in the file")
 
     def _clean(self, element: Element, paragraph_style: str | None) -> None:
-        element[:] = [kept for child in list(element) for kept in self._kept(child, paragraph_style)]
+        children = _with_initials(element) if any(local(child) == "p" for child in element) else list(element)
+        element[:] = [kept for child in children for kept in self._kept(child, paragraph_style)]
         if local(element) in _TEXTS and element.text:
             element.text = element.text.translate(_MARKS_OF_OURS)
 
@@ -646,6 +652,28 @@ def _set_place(paragraph: Element, place: tuple[str, int]) -> None:
     SubElement(numbers, f"{_W}numId", {f"{_W}val": place[0]})
 
 
+def _with_initials(element: Element) -> list[Element]:
+    """The children of an element, without paragraphs that are the first letter of the next one, drawn large."""
+    children: list[Element] = []
+    initial: list[Element] = []
+    for child in element:
+        if local(child) == "p" and initial:
+            at = next((at for at, one in enumerate(child) if local(one) != "pPr"), len(child))
+            child[at:at] = initial
+            initial = []
+        frame = _child(_child(child, "pPr"), "framePr")
+        if frame is not None and _said(frame, "dropCap") not in {None, "none"}:
+            initial = [one for one in child if local(one) != "pPr"]
+            for properties in (one for run in initial for one in run if local(one) == "rPr"):
+                properties[:] = [one for one in properties if local(one) != "position"]
+        else:
+            children.append(child)
+    if initial:
+        children.append(Element(f"{_W}p"))
+        children[-1][:] = initial
+    return children
+
+
 def _with_gap(row: Element) -> Iterator[Element]:
     """A row that begins behind the first column, with a cell in place of what it passes over."""
     columns = _number(_value(_child(row, "trPr"), "gridBefore"))
@@ -681,7 +709,8 @@ def formula_text(element: Element) -> str:
         case "sSubSup" | "sPre":
             return of("e") + _placed(of("sub"), of("sup"))
         case "nary":
-            return (_value(element, "naryPr", "chr") or "∫") + _placed(of("sub"), of("sup")) + of("e")
+            sign = _value(element, "naryPr", "chr") or "∫"
+            return _joined([sign + _placed(of("sub"), of("sup")), of("e")])
         case "f":
             return f"{_in_brackets(of('num'))}/{_in_brackets(of('den'))}"
         case "rad":
@@ -690,7 +719,17 @@ def formula_text(element: Element) -> str:
         case "d" | "m" | "mr":
             return _fenced(element)
         case _:
-            return "".join(map(formula_text, element))
+            return _joined(map(formula_text, element))
+
+
+def _joined(parts: Iterable[str]) -> str:
+    """Parts of a formula, with a blank where raised or lowered text would take in what follows."""
+    written = ""
+    for part in parts:
+        place = max(written.rfind("^"), written.rfind("_"))
+        runs_on = part[:1].isalnum() and place >= 0 and written[place + 1 :].isalnum()
+        written += f" {part}" if runs_on else part
+    return written
 
 
 def _fenced(element: Element) -> str:
