@@ -122,9 +122,11 @@ _NEVER_TEXT = frozenset(
     }
 )
 """What is called so and is neither that nor a page is a download that failed, or a wrong name."""
-_HEADER = proven(rb"\A(?:([A-Za-z][A-Za-z0-9-]*+)[ \t]*+:|[ \t])")
+_HEADER = proven(rb"\A(?:([!-9;-~]++)[ \t]*+:|[ \t])")
 _OF_MAIL = frozenset({b"from", b"to", b"subject", b"date"})
 _OF_TRANSPORT = frozenset({b"message-id", b"mime-version", b"received", b"return-path"})
+_MAIL_SUFFIXES = frozenset({".eml", ".mht", ".mhtml"})
+"""Browsers save a page with its pictures as an e-mail to nobody."""
 _OLD_FILES = (
     ("EncryptedPackage", "protected by a password; save it without one"),
     ("WordDocument", "an old Word file; save it as .docx"),
@@ -179,14 +181,15 @@ def check_old_file(content: bytes) -> None:
 
 def _is_mail(head: bytes, suffix: str) -> bool:
     """Whether it begins with an e-mail's headers; unless the suffix says so, with those of its transport, too."""
-    lines = head.lstrip().replace(b"\r\n", b"\n").split(b"\n")
-    if suffix == ".eml" and lines[0].startswith(b"From "):
+    lines = head.removeprefix(b"\xef\xbb\xbf").lstrip().replace(b"\r\n", b"\n").split(b"\n")
+    is_called_mail = suffix in _MAIL_SUFFIXES
+    if is_called_mail and lines[0].startswith(b"From "):
         lines = lines[1:]
     names: set[bytes] = set()
     for line in lines[: lines.index(b"")] if b"" in lines else lines[:-1]:
         header = _HEADER.match(line)
-        if header is None:
+        if header is None and not is_called_mail:
             return False
-        names.add((header[1] or b"").lower())
-    said = len(names & _OF_MAIL)
-    return said > 0 if suffix == ".eml" else said > 1 and not names.isdisjoint(_OF_TRANSPORT)
+        names.add((header[1] or b"").lower() if header else b"")
+    said, carried = len(names & _OF_MAIL), not names.isdisjoint(_OF_TRANSPORT)
+    return said > 0 or carried or b"content-type" in names if is_called_mail else said > 1 and carried

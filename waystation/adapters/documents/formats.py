@@ -4,37 +4,34 @@ The bytes of a file of any kind to its parts. Runs in the child only: the parser
 
 EPUB to text: one part a file of the reading order, called after its first heading.
 
-E-mail (.eml) to text: who wrote to whom when, the message, and its attachments as parts of it.
-
 Bytes to text: in the encoding that they are in.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from email import message_from_bytes, policy
-from email.message import MIMEPart
-from functools import partial
 from pathlib import PurePath
 from typing import NamedTuple
 from urllib.parse import unquote
 from zipfile import ZipFile
 
+from bs4.dammit import EncodingDetector
 from charset_normalizer import from_bytes
 
 from waystation.adapters.documents.extract import HEAD, DocumentPart, Extract, Kind, Unreadable, check_old_file, kind_of
 from waystation.adapters.documents.html import read_html
+from waystation.adapters.documents.mail import MailReaders, mail_extract
 from waystation.adapters.documents.office import (
     linked_member,
     local,
     member,
     office_file,
     opened,
-    pdf_extract,
     sheets_extract,
     slides_extract,
     xml,
 )
+from waystation.adapters.documents.pdf import pdf_extract
 from waystation.adapters.documents.word import word_extract
 from waystation.domain.documents import LeftOut
 from waystation.patterns import proven
@@ -49,7 +46,8 @@ def decoded(content: bytes, encoding: str | None = None) -> str:
     for known in filter(None, (encoding, "utf-8-sig")):
         try:
             return content.decode(known)
-        except (UnicodeDecodeError, LookupError):
+        except (ValueError, LookupError):
+            # Codecs that are no encoding of text raise either.
             continue
     guess = from_bytes(content).best()
     if guess is None:
@@ -61,11 +59,6 @@ def page_extract(content: bytes, encoding: str | None = None, styles: Sequence[s
     """The text of an HTML page, and what of it is not seen. `styles`: sheets beside its own. Raises Unreadable."""
     page = read_html(decoded(content, encoding), styles)
     return Extract([DocumentPart("", page.text)], [page.hidden] if page.hidden else [])
-
-
-def page_text(content: bytes, encoding: str | None = None) -> str:
-    """The text of an HTML page. Raises Unreadable."""
-    return page_extract(content, encoding).parts[0].text
 
 
 _CONTAINER, _ENCRYPTION = "META-INF/container.xml", "META-INF/encryption.xml"
@@ -164,74 +157,10 @@ def _protected(archive: ZipFile) -> set[str]:
     }
 
 
-_HEADERS = ("From", "To", "Cc", "Date", "Subject")
-LONGEST_ATTACHMENT_NAME = 60
-"""Characters."""
-
-ReadAttachment = Callable[[bytes, str], Extract]
-"""What reads the bytes of a file of that name. Raises Unreadable."""
-
-
-def mail_extract(content: bytes, read: ReadAttachment) -> Extract:
-    """Headers and message without a place, then each attachment that can be read; the others are named."""
-    message = message_from_bytes(content, policy=policy.default)
-    headers = [f"{name}: {' '.join(str(message[name]).split())}" for name in _HEADERS if message[name]]
-    parts = [DocumentPart("", "\n".join(headers))]
-    body = message.get_body(("plain", "html"))
-    if body is not None:
-        parts.append(DocumentPart("", _text(body)))
-    left_out: list[LeftOut] = []
-    for number, attachment in enumerate(_attachments(message), 1):
-        name = _name(attachment, number)
-        try:
-            extract = read(_content(attachment), name)
-        except Unreadable as unreadable:
-            left_out.append(LeftOut(name=_within("", name), reason=str(unreadable)))
-            continue
-        parts += [DocumentPart(_within(part.place, name), part.text) for part in extract.parts]
-        left_out += [LeftOut(name=_within(item.name, name), reason=item.reason) for item in extract.left_out]
-    return Extract(parts, left_out)
-
-
-def _attachments(message: MIMEPart) -> Iterator[MIMEPart]:
-    if message.is_multipart():
-        yield from message.iter_attachments()
-    elif message.get_body() is None:
-        # The whole e-mail is one file.
-        yield message
-
-
-def _name(attachment: MIMEPart, number: int) -> str:
-    name = " ".join((attachment.get_filename() or f"number {number}").split())
-    if attachment.get_content_type() == "message/rfc822" and not name.endswith(".eml"):
-        name += ".eml"
-    return name if len(name) <= LONGEST_ATTACHMENT_NAME else f"…{name[1 - LONGEST_ATTACHMENT_NAME :]}"
-
-
-def _content(attachment: MIMEPart) -> bytes:
-    payload: object = attachment.get_payload(decode=True)
-    if isinstance(payload, bytes):
-        return payload
-    # An e-mail that was forwarded as a file.
-    inner = next(attachment.iter_parts(), None)
-    return inner.as_bytes() if inner is not None else b""
-
-
-def _text(body: MIMEPart) -> str:
-    content, encoding = _content(body), body.get_content_charset()
-    return page_text(content, encoding) if body.get_content_subtype() == "html" else decoded(content, encoding)
-
-
-def _within(place: str, name: str) -> str:
-    return f"{place} of attachment {name}" if place else f"attachment {name}"
-
-
-MOST_NESTED = 3
-"""E-mails within e-mails."""
 _OPEN_DOCUMENT = "application/vnd.oasis.opendocument."
 
 
-def extract(content: bytes, name: str, *, depth: int = 0, attachments: bool = True) -> Extract:
+def extract(content: bytes, name: str, depth: int = 0, *, attachments: bool = True) -> Extract:
     """The parts of a file, whose name only helps where its bytes do not say what it is. Raises Unreadable."""
     match kind_of(content[:HEAD], PurePath(name).suffix.lower()):
         case Kind.TEXT:
@@ -239,7 +168,7 @@ def extract(content: bytes, name: str, *, depth: int = 0, attachments: bool = Tr
         case Kind.HTML:
             return page_extract(content)
         case Kind.MAIL:
-            return mail_extract(content, partial(_attachment, depth=depth + 1) if attachments else _no_attachment)
+            return mail_extract(content, MailReaders(_inline, extract if attachments else _no_attachment), depth)
         case Kind.PDF:
             return pdf_extract(content)
         case Kind.CONTAINER:
@@ -249,13 +178,15 @@ def extract(content: bytes, name: str, *, depth: int = 0, attachments: bool = Tr
             return sheets_extract(content)
 
 
-def _attachment(content: bytes, name: str, depth: int) -> Extract:
-    if depth > MOST_NESTED:
-        raise Unreadable(f"more than {MOST_NESTED} e-mails deep; give it by itself")
-    return extract(content, name, depth=depth)
+def _inline(content: bytes, kind: str, charset: str | None) -> Extract:
+    """Text of an e-mail. Raises Unreadable."""
+    if kind != "text/html":
+        return Extract([DocumentPart("", decoded(content, charset))])
+    charset = charset or EncodingDetector.find_declared_encoding(content, is_html=True)
+    return page_extract(content, charset)
 
 
-def _no_attachment(_content: bytes, _name: str) -> Extract:
+def _no_attachment(_content: bytes, _name: str, _depth: int) -> Extract:
     raise Unreadable("an attachment of this e-mail broke its reader, so none was read; give them by themselves")
 
 
