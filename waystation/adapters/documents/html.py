@@ -64,6 +64,8 @@ _MOST_REPEATED = 100_000
 """Cells of a table that stand for one above or beside them."""
 _REPEATED_CHARACTERS = 100
 """Of such a cell: more of it is only where it begins."""
+_REPEATED_PIECES = 200
+"""Of such a cell, that are looked at."""
 _MOST_SPAN = 1_000
 
 
@@ -241,7 +243,7 @@ class _Walk:
                 case _Link() as link:
                     self._end(link)
                 case _CellEnd(cell, start):
-                    self._cells[id(cell)] = _shortened("".join(self.pieces[start:]))
+                    self._cells[id(cell)] = _shortened(self.pieces[start : start + _REPEATED_PIECES])
                 case _Again(cell):
                     self.pieces.append(self._cells.get(id(cell), ""))
                 case Tag() as tag, around:
@@ -433,8 +435,9 @@ def _slots(table: Tag, styles: StyleSheet) -> dict[int, _Slot]:
     for row in (row for rows in placed for row in rows):
         at, before = 0, list[Tag]()
         last: _Slot | None = None
-        if not row.above and sum(bool(cell.get_text(strip=True)) for _, cell in row.own) == 1:
-            continue  # what it says is of no column: a title
+        speaking = [cell for _, cell in row.own if _says_anything(cell)]
+        # Alone in its row, a wide cell is of no column: a title.
+        title = speaking[0] if len(speaking) == 1 and not row.above else None
         cells = {**row.above, **dict(row.own)}
         own = dict(row.own)
         while at < width and room > 0:
@@ -443,7 +446,7 @@ def _slots(table: Tag, styles: StyleSheet) -> dict[int, _Slot]:
                 last = slots[id(cell)] = _Slot(before, [])
                 before = []
                 while at < width and at not in cells and at in row.wide:
-                    last.behind.append(cell)
+                    last.behind.extend([cell] if cell is not title else [])
                     at, room = at + 1, room - 1
             else:
                 if at in row.above:
@@ -454,6 +457,20 @@ def _slots(table: Tag, styles: StyleSheet) -> dict[int, _Slot]:
             last.behind.extend(before)
     reused = {id(cell) for slot in slots.values() for cell in (*slot.before, *slot.behind)}
     return slots | {key: _Slot([], []) for key in reused if key not in slots}
+
+
+def _says_anything(cell: Tag) -> bool:
+    # The library's own ways through what is in an element take longer the deeper that is.
+    ahead: list[PageElement] = [cell]
+    for _ in range(_REPEATED_PIECES):
+        if not ahead:
+            break
+        at = ahead.pop()
+        if isinstance(at, Tag):
+            ahead += at.contents[:_REPEATED_PIECES]
+        elif isinstance(at, NavigableString) and at.strip():
+            return True
+    return False
 
 
 class _Placed(NamedTuple):
@@ -508,8 +525,9 @@ def _span(cell: Tag, name: str) -> int:
     return 1 if value is None or value < 0 else min(value, _MOST_SPAN)
 
 
-def _shortened(text: str) -> str:
+def _shortened(pieces: Iterable[str]) -> str:
     """What a cell says, on one line and without cells in it."""
+    text = "".join(piece[: _REPEATED_CHARACTERS * 10] for piece in pieces)
     words = " ".join(_finished(_SPACES.sub(" ", text.translate(_ON_ONE_LINE))).split())
     return words if len(words) <= _REPEATED_CHARACTERS else f"{words[:_REPEATED_CHARACTERS]}…"
 

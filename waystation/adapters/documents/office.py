@@ -63,20 +63,15 @@ def opened(content: bytes) -> ZipFile:
     return archive
 
 
-def repacked(archive: ZipFile, instead: Mapping[str, bytes | None]) -> bytes:
-    """The archive with other members in place of some, or without them (None); what cannot be read is not in it."""
+def repacked(archive: ZipFile, more: Mapping[str, bytes] = {}) -> bytes:
+    """The archive with its members by their usual names, and some more; what cannot be read is not in it."""
     file = BytesIO()
     with ZipFile(file, "w") as written:
+        for name, content in more.items():
+            written.writestr(name, content)
         for name in archive.namelist():
-            content = instead.get(name, b"")
-            if name not in instead:
-                with suppress(Unreadable):
-                    content = member(archive, name)
-            if content is not None:
-                written.writestr(name, content)
-        for name, content in instead.items():
-            if content is not None and name not in archive.NameToInfo:
-                written.writestr(name, content)
+            with suppress(Unreadable):
+                written.writestr(name, member(archive, name))
     return file.getvalue()
 
 
@@ -187,6 +182,8 @@ def sheets_extract(content: bytes, archive: ZipFile | None = None, main: str | N
     left_out: list[LeftOut] = []
     if archive and not main and "mimetype" not in archive.NameToInfo:
         content = repacked(archive, {"mimetype": b"application/vnd.oasis.opendocument.spreadsheet"})
+    elif archive and any(found.filename != found.orig_filename for found in archive.infolist()):
+        content = repacked(archive)
     members = _sheet_members(archive, main) if archive and main else {}
     try:
         with CalamineWorkbook.from_filelike(BytesIO(content)) as book:
@@ -261,10 +258,11 @@ def _position(reference: str) -> tuple[int, int]:
 
 
 def _rows(sheet: CalamineSheet, errors: _Errors) -> Iterator[str]:
-    first_row, first_column = sheet.start or (0, 0)
+    # The library begins with the first row, but with the first column that has anything in it.
+    _, first_column = sheet.start or (0, 0)
     by_row: dict[int, dict[int, str]] = {}
     for (row, column), error in errors.items():
-        by_row.setdefault(row - first_row, {})[column - first_column] = error
+        by_row.setdefault(row, {})[column - first_column] = error
     for number, row in enumerate(sheet.iter_rows()):
         broken = by_row.get(number, {})
         if line := _line([broken.get(column, cell) for column, cell in enumerate(row)] if broken else row):
