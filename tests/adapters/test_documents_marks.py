@@ -28,6 +28,8 @@ from waystation.domain.tables import TableText
         ("<style>.up{vertical-align:super}</style>10<span class='x up'>6</span>", "10^6"),
         ("<math><msup><mn>10</mn> <mn>6</mn></msup></math>", "10^6"),
         ("<math><mfrac><mi>a</mi><mi>b</mi></mfrac><msqrt><mn>12</mn></msqrt></math>", "a/b√(12)"),
+        ("<math><msup><mfrac><mi>a</mi><mi>b</mi></mfrac><mn>2</mn></msup></math>", "(a/b)^2"),
+        ("<math><msup><mrow><mi>a</mi><mo>+</mo><mi>b</mi></mrow><mn>2</mn></msup></math>", "(a+b)^2"),
         ("Price: <del>$500</del> <ins>$400</ins> <s>a month</s>", "Price: ~~$500~~ $400 ~~a month~~"),
         ("<strike>a</strike> <s>b <del>c</del></s>", "~~a~~ ~~b c~~"),
         ("<del><p>One.</p><h2>Two</h2></del><p>Three.</p>", "~~One.~~\n\n## ~~Two~~\n\nThree."),

@@ -151,6 +151,29 @@ def test_raised_lowered_and_struck_out_text_is_told_apart(content: str, text: st
     assert text_of(paragraph(content), {"word/styles.xml": part("styles", styles)}) == text
 
 
+def math(text: str) -> str:
+    return f"<m:r><m:t>{text}</m:t></m:r>"
+
+
+def fraction(over: str, under: str, kind: str = "bar") -> str:
+    kind = f'<m:fPr><m:type m:val="{kind}"/></m:fPr>'
+    return f"<m:f>{kind}<m:num>{math(over)}</m:num><m:den>{math(under)}</m:den></m:f>"
+
+
+@pytest.mark.parametrize(
+    ("formula", "text"),
+    [
+        (math("cos") + fraction("nx", "L") + math("dx"), "cos nx/L dx"),
+        (f"<m:sSup><m:e>{fraction('x-c', 'v')}</m:e><m:sup>{math('2')}</m:sup></m:sSup>", "((x-c)/v)^2"),
+        (f"<m:d><m:e>{fraction('n', 'k', 'noBar')}</m:e></m:d>", "(n choose k)"),
+        (f"<m:rad><m:deg/><m:e>{math('a+b')}</m:e></m:rad>", "√(a+b)"),
+        (f"<m:sSub><m:e>{math('R')}</m:e><m:sub>{math('i')}</m:sub></m:sSub>" + math("x"), "R_i x"),
+    ],
+)
+def test_formulas_are_read_on_one_line(formula: str, text: str) -> None:
+    assert text_of(paragraph(f"<m:oMath>{formula}</m:oMath>")) == text
+
+
 WRAPPERS = {
     "bdo": '<w:bdo w:val="ltr">{}</w:bdo>',
     "dir": '<w:dir w:val="rtl">{}</w:dir>',
@@ -253,7 +276,7 @@ def test_what_is_beside_the_text_and_what_is_not_known_is_named() -> None:
     text, left_out = read(body, members)
     assert text == "a"
     assert left_out == [
-        "1 chart or diagram: not read",
+        "charts or diagrams (1): not read",
         "headers and footers: not read (3 words)",
         "comments: not read (1 word)",
         "an embedded object: the reader of Word files does not know it",

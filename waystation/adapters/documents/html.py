@@ -65,7 +65,7 @@ _MOST_REPEATED = 100_000
 _REPEATED_CHARACTERS = 100
 """Of such a cell: more of it is only where it begins."""
 _REPEATED_PIECES = 200
-"""Of such a cell, that are looked at."""
+"""Elements and texts of such a cell, or of another element, that are looked at."""
 _MOST_SPAN = 1_000
 
 
@@ -355,6 +355,8 @@ def _is_hidden(tag: Tag, look: Look) -> bool:
 
 def _field(tag: Tag) -> str:
     """What a field of a form shows."""
+    if tag.get("role") == "button":
+        return ""
     kind = str(tag.get("type", "text")).lower()
     if kind in {"checkbox", "radio"}:
         return "[x] " if tag.has_attr("checked") else "[ ] "
@@ -414,11 +416,36 @@ def _formula(tag: Tag, around: _Around) -> Iterator[_Step]:
         return
     short = tag.name == "mfrac" and all(len(child.get_text(strip=True)) == 1 for child in inner)
     signs = ("", "/", "") if short else signs
+    if inner and signs[0] == "" and not short and _is_compound(inner[0]):
+        signs = ("(", f"){''.join(signs[1:2])}", *signs[2:])
     for place, child in enumerate(inner):
         yield signs[place] if place < len(signs) else ""
         yield child, around
     # What lacks an element has the rest of its signs, so that each beginning has its end.
     yield "".join(signs[len(inner) :])
+
+
+def _is_compound(base: Tag) -> bool:
+    """Whether what is raised or lowered beside it might be taken for that of its last sign."""
+    pieces = [*_first_pieces(base)]
+    text = "".join(piece.strip() for piece in pieces if isinstance(piece, NavigableString))
+    fraction = any(isinstance(piece, Tag) and piece.name == "mfrac" for piece in pieces)
+    return fraction or not (text.isalnum() or len(text) < 2 or (text[0] == "(" and text[-1] == ")"))
+
+
+def _first_pieces(tag: Tag) -> Iterator[PageElement]:
+    """The first elements and texts in an element, and itself.
+
+    The library's own ways through what is in an element take longer the deeper that is.
+    """
+    ahead: list[PageElement] = [tag]
+    for _ in range(_REPEATED_PIECES):
+        if not ahead:
+            return
+        at = ahead.pop()
+        yield at
+        if isinstance(at, Tag):
+            ahead.extend(reversed(at.contents[:_REPEATED_PIECES]))
 
 
 def _slots(table: Tag, styles: StyleSheet) -> dict[int, _Slot]:
@@ -460,17 +487,7 @@ def _slots(table: Tag, styles: StyleSheet) -> dict[int, _Slot]:
 
 
 def _says_anything(cell: Tag) -> bool:
-    # The library's own ways through what is in an element take longer the deeper that is.
-    ahead: list[PageElement] = [cell]
-    for _ in range(_REPEATED_PIECES):
-        if not ahead:
-            break
-        at = ahead.pop()
-        if isinstance(at, Tag):
-            ahead += at.contents[:_REPEATED_PIECES]
-        elif isinstance(at, NavigableString) and at.strip():
-            return True
-    return False
+    return any(isinstance(piece, NavigableString) and piece.strip() for piece in _first_pieces(cell))
 
 
 class _Placed(NamedTuple):

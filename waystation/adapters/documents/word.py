@@ -455,10 +455,7 @@ _HANDLED = frozenset({
     *("footnote", "endnote"),
 })  # fmt: skip
 """Elements that the library knows and reads what is in them."""
-_PROPERTIES = frozenset({
-    *("pPr", "rPr", "tblPr", "tblGrid", "trPr", "tcPr", "sdtPr", "sdtEndPr", "sectPr"),
-    *("customXmlPr", "smartTagPr", "tblPrEx"),
-})  # fmt: skip
+_PROPERTIES = frozenset({"pPr", "rPr", "tblPr", "tblGrid", "trPr", "tcPr", "sdtPr", "sectPr"})
 _LEAVES = frozenset({"del", "moveFrom", "oMath", "footnoteReference", "endnoteReference", "cr", "ptab"})
 _CHARTS = frozenset({"chart", "relIds"})
 _TEXTS = frozenset({"t", "instrText", "delText"})
@@ -492,7 +489,7 @@ class _Cleaner:
             reason = f"{_counted(self._deleted, 'word')} that tracked changes take out"
             yield LeftOut(name="deleted text", reason=reason)
         if self._charts:
-            yield LeftOut(name=_counted(self._charts, "chart or diagram"), reason="not read")
+            yield LeftOut(name=f"charts or diagrams ({self._charts})", reason="not read")
         if self._lost_notes:
             yield LeftOut(name=_counted(self._lost_notes, "note"), reason="damaged: missing in the file")
 
@@ -703,7 +700,7 @@ def formula_text(element: Element) -> str:
         case "t":
             return element.text or ""
         case "sSup" | "limUpp":
-            return of("e") + _placed(above=of("sup", "lim"))
+            return _in_brackets(of("e")) + _placed(above=of("sup", "lim"))
         case "sSub" | "limLow":
             return of("e") + _placed(below=of("sub", "lim"))
         case "sSubSup" | "sPre":
@@ -712,7 +709,9 @@ def formula_text(element: Element) -> str:
             sign = _value(element, "naryPr", "chr") or "∫"
             return _joined([sign + _placed(of("sub"), of("sup")), of("e")])
         case "f":
-            return f"{_in_brackets(of('num'))}/{_in_brackets(of('den'))}"
+            # Without a bar it is one above the other: a binomial coefficient.
+            bar = " choose " if _value(element, "fPr", "type") == "noBar" else "/"
+            return f"{_in_brackets(of('num'))}{bar}{_in_brackets(of('den'))}"
         case "rad":
             degree, base = of("deg"), _in_brackets(of("e"))
             return f"{base}^(1/{degree})" if degree else f"√{base}"
@@ -723,12 +722,13 @@ def formula_text(element: Element) -> str:
 
 
 def _joined(parts: Iterable[str]) -> str:
-    """Parts of a formula, with a blank where raised or lowered text would take in what follows."""
+    """Parts of a formula, with a blank where raised or lowered text or a fraction would take in what is beside it."""
     written = ""
     for part in parts:
-        place = max(written.rfind("^"), written.rfind("_"))
-        runs_on = part[:1].isalnum() and place >= 0 and written[place + 1 :].isalnum()
-        written += f" {part}" if runs_on else part
+        place = max(written.rfind(sign) for sign in "^_/")
+        runs_on = place >= 0 and written[place + 1 :].isalnum()
+        runs_in = "/" in part and written[-1:].isalnum()
+        written += f" {part}" if part[:1].isalnum() and (runs_on or runs_in) else part
     return written
 
 
@@ -746,4 +746,9 @@ def _placed(below: str = "", above: str = "") -> str:
 
 
 def _in_brackets(text: str) -> str:
-    return text if text.isalnum() else f"({text})"
+    """In brackets unless it is one sign or word, or in brackets already."""
+    depth, within = 0, text.startswith("(")
+    for place, sign in enumerate(text):
+        depth += (sign == "(") - (sign == ")")
+        within = within and (depth > 0 or place == len(text) - 1)
+    return text if within or text.isalnum() or len(text) < 2 else f"({text})"
