@@ -31,11 +31,15 @@ PASSWORD_PROTECTED = (
 """What Office makes of a document with a password, as far as we look at it."""
 
 
-def pdf_file(*pages: str, encrypted: bool = False) -> bytes:
-    """One page a text, lines by `\\n`; a page of `scan` holds a drawing only, an empty one nothing."""
+def pdf_file(*pages: str, encrypted: bool = False, maps: Mapping[str, str] = {}, first_glyph: int = 1) -> bytes:
+    """One page a text, lines by `\\n`; a page of `scan` holds a drawing only, an empty one nothing.
+
+    The font says of each sign what `maps` has for it, by default itself, and nothing where that is empty.
+    """
     characters = sorted(set("".join(pages)) - {"\n"})
-    codes = {character: f"{number:04x}" for number, character in enumerate(characters, 1)}
-    objects = [_stream(_unicode_map(codes)), *_FONT]
+    codes = {character: f"{number:04x}" for number, character in enumerate(characters, first_glyph)}
+    known = {said: code for character, code in codes.items() if (said := maps.get(character, character))}
+    objects = [_stream(_unicode_map(known)), *_FONT]
     parent = len(objects) + 2 * len(pages) + 1
     kids: list[str] = []
     for page in pages:

@@ -4,6 +4,7 @@ Runs in the child only. One walk over the whole tree of parts: each leaf is in t
 form of a part that is in the text.
 """
 
+import re
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from email import errors, message_from_bytes, policy
@@ -35,7 +36,7 @@ _SELDOM_TEXT = frozenset({"audio", "font", "image", "model", "video"})
 """What is called so and is text all the same is in an encoding that leaves no doubt."""
 _MESSAGES = frozenset({"message/rfc822", "message/global", "message/news", "message/partial"})
 _UNSHOWN = "no mail program shows it"
-_STOCK = proven(r"mime|multi-?part|cryptographically signed|openpgp", 2)
+_STOCK = proven(r"mime|multi-?part|cryptographically signed|openpgp", re.IGNORECASE)
 """What is written before the first part for programs of the 1990s."""
 _LONGEST_STOCK = 1_000
 _WORD = proven(r"[\w^~]+")
@@ -46,9 +47,9 @@ _FIELD = proven(rb"\A([!-9;-~]++)[ \t]*+:")
 _KNOWN_FIELD = proven(
     rb"\A(?:from|to|cc|bcc|date|subject|sender|reply-to|message-id|mime-version|in-reply-to|references|received|"
     rb"return-path|content-[a-z-]{1,40}|x-[a-z-]{1,40})[ \t]{0,10}:",
-    2,
+    re.IGNORECASE,
 )
-_PART_BEGINS = proven(rb"^--([^\r\n]{1,200})\r?\n(?=content-)", 10)
+_PART_BEGINS = proven(rb"^--([^\r\n]{1,200})\r?\n(?=content-)", re.IGNORECASE | re.MULTILINE)
 _SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
 _Part = Message

@@ -6,6 +6,7 @@ Pictures of text, and signs whose font does not say what they are, are not read,
 import ctypes
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum, auto
 from itertools import groupby
 from typing import NamedTuple, Protocol, cast
 
@@ -34,8 +35,21 @@ _PUNCTUATION = frozenset("‘’‚“”„–—…•·")
 """What is coded so is no number of a glyph, or hardly ever."""
 _ARABIC = proven(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _RUN = proven(rf"{UNKNOWN}(?:[ \t]?{UNKNOWN})++")
+_NO_SIGNS = frozenset({"Cc", "Cn", "Co", "Cs"})
 _LEAST_TRUSTED = 20
-"""Signs of a font without a map from which on one can tell whether their codes are letters."""
+"""Latin letters of a font without a map from which on one can tell whether they are meant."""
+_FREQUENT = dict(
+    zip(
+        "etaoinsrhlducmpfgbvwykzjxq",
+        (12, 8, 8, 8, 7, 7, 7, 6, 4, 4, 4, 4, 3, 3, 2, 2, 2, 1, 1, 2, 2, 1, 1, 0, 0, 0),
+        strict=True,
+    )
+)
+"""Letters of each hundred in European languages."""
+_LEAST_USUAL, _SURELY_USUAL = 4.5, 4.9
+"""Text of such a language has 6 on average, numbers of glyphs have 4."""
+_LONGEST_WORD = 40
+"""Where spaces are glyphs with a number, too, there are none between words."""
 _MOST_ASKED = 500
 """Signs of a page that are asked for their font, which takes time: those of one font stand together."""
 _LEAST_LETTERS = 0.6
@@ -206,19 +220,22 @@ def _hide_unmapped(page: object, signs: list[str], codes: Sequence[int], unmappe
     The library then has the code of each. Those of fonts that number their glyphs are anything.
     """
     without = {index: _font(page, index) for index, is_unmapped in enumerate(unmapped) if is_unmapped}
-    said: dict[int, list[int]] = {}
+    said: dict[int, str] = {}
     for index, font in without.items():
-        said.setdefault(font, []).append(codes[index])
-    trusted = {font for font, its in said.items() if _are_letters(its)}
-    if trusted:
+        gap = "" if without.get(index - 1) == font else " "
+        sign = chr(codes[index]) if codes[index] < 0x110000 else UNKNOWN
+        said[font] = f"{said.get(font, '')}{gap}{sign}"
+    trust = {font: trusted for font, its in said.items() if (trusted := _trust(its)) is not _Trust.NONE}
+    if trust:
         mapped = [index for index, sign in enumerate(signs) if sign.strip() and not unmapped[index]]
-        trusted.difference_update(_font(page, index) for index in mapped[:: 1 + len(mapped) // _MOST_ASKED])
+        for index in mapped[:: 1 + len(mapped) // _MOST_ASKED]:
+            trust.pop(_font(page, index), None)
     doubtful = 0
     for index, font in without.items():
-        if font not in trusted and signs[index] not in _PUNCTUATION:
+        if font not in trust and signs[index] not in _PUNCTUATION:
             signs[index] = UNKNOWN
         else:
-            doubtful += font not in trusted or len(said[font]) < _LEAST_TRUSTED
+            doubtful += trust.get(font) is not _Trust.FULL
     return doubtful
 
 
@@ -229,12 +246,28 @@ def _font(page: object, index: int) -> int:
     return ctypes.cast(font, ctypes.c_void_p).value or 0
 
 
-def _are_letters(codes: Iterable[int]) -> bool:
-    shown = [chr(code) if code < 0x110000 else UNKNOWN for code in codes]
-    if any(unicodedata.category(sign) in {"Cc", "Cn", "Co", "Cs"} or sign == UNKNOWN for sign in shown):
-        return False
-    black = [sign for sign in shown if not sign.isspace()]
-    return sum(sign.isalnum() for sign in black) >= _LEAST_LETTERS * len(black)
+class _Trust(Enum):
+    """Whether the codes of a font without a map are letters, or numbers of its glyphs."""
+
+    NONE = auto()
+    DOUBT = auto()
+    FULL = auto()
+
+
+def _trust(said: str) -> _Trust:
+    """How far codes can be trusted that make this text, if they are letters."""
+    black = "".join(said.split())
+    if UNKNOWN in said or any(unicodedata.category(sign) in _NO_SIGNS for sign in said):
+        return _Trust.NONE
+    if sum(map(str.isalnum, black)) < _LEAST_LETTERS * len(black):
+        return _Trust.NONE
+    latin = [sign.lower() for sign in black if unicodedata.name(sign, "").startswith("LATIN")]
+    if len(latin) < max(_LEAST_TRUSTED, len(black) / 3):
+        return _Trust.DOUBT
+    usual = sum(_FREQUENT.get(sign, 0) for sign in latin) / len(latin)
+    if usual < _LEAST_USUAL or max(map(len, said.split())) > _LONGEST_WORD:
+        return _Trust.NONE
+    return _Trust.FULL if usual > _SURELY_USUAL else _Trust.DOUBT
 
 
 _JOINED = frozenset(
