@@ -63,7 +63,7 @@ def word_extract(archive: ZipFile, main: str) -> Extract:
             ),
         )
     except (
-        *(BadZipFile, zlib.error, ExpatError, OSError),
+        *(BadZipFile, zlib.error, ExpatError, OSError, Unreadable),
         *(AttributeError, KeyError, IndexError, RecursionError, TypeError, ValueError),
     ) as error:
         # The library is written for whole files: whatever one lacks is an error of another type.
