@@ -56,9 +56,9 @@ _ON_ONE_LINE = dict.fromkeys(map(ord, (_PARAGRAPH, _LINE, _KEPT_LINE, _KEPT_SPAC
 _ENDS = {_STRIKE: _STRIKE_END, _RAISED: _RAISED_END, _LOWERED: _LOWERED_END}
 _MARK = proven(f"([{_STRIKE}{_STRIKE_END}{_RAISED}{_RAISED_END}{_LOWERED}{_LOWERED_END}])")
 _BETWEEN_CELLS = proven(f" ?{_CELL} ?")
-_STARTS_ITEM = proven(f"{_ITEM}([^{_ITEM_END}]*+){_ITEM_END}")
+_STARTS_ITEM = proven(f"{_ITEM}([^{_ITEM}{_ITEM_END}]*+){_ITEM_END}")
 _HEADING_SIGN = proven(r"#{1,6} ")
-_LABELLED = proven(f"{LABEL}([^{LABEL_END}]*+){LABEL_END}")
+_LABELLED = proven(f"{LABEL}([^{LABEL}{LABEL_END}]*+){LABEL_END}")
 
 _MOST_REPEATED = 100_000
 """Cells of a table that stand for one above or beside them."""

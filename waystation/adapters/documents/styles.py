@@ -12,7 +12,6 @@ from bs4 import Tag
 
 from waystation.patterns import proven
 
-_COMMENT = proven(r"/\*(?:[^*]|\*(?!/)){0,10000}+\*/")
 _COMPOUND = proven(r"(?:[a-z][\w-]*+|\*)?(?:[.#][\w-]++){0,10}+", re.IGNORECASE)
 _SIMPLE = proven(r"[.#]?[\w*-]++")
 _ZERO = proven(r"0(?:\.0{1,5})?(?:px|pt|em|rem|%|vh|vw)?")
@@ -61,7 +60,7 @@ class StyleSheet:
         self._looks: dict[int, tuple[Tag, Look]] = {}
         """By identity of their elements, which stay the same as long as they are kept here."""
         count = 0
-        for selectors, said in (rule for sheet in sheets for rule in _rules(_COMMENT.sub(" ", sheet))):
+        for selectors, said in (rule for sheet in sheets for rule in _rules(_without_comments(sheet))):
             for selector in selectors.split(","):
                 compounds = selector.replace(">", " ").split()
                 if count >= _MOST_RULES or not compounds or not all(map(_COMPOUND.fullmatch, compounds)):
@@ -96,6 +95,11 @@ class StyleSheet:
         keys = (tag.name, "*", f"#{tag.get('id', '')}", *(f".{name}" for name in classes))
         for key in dict.fromkeys(keys):
             yield from (rule for rule in self._by_key.get(key, ()) if _matches(tag, rule.selector))
+
+
+def _without_comments(sheet: str) -> str:
+    first, *others = sheet.split("/*")
+    return " ".join([first, *(other.partition("*/")[2] for other in others)])
 
 
 def _rules(sheet: str) -> Iterator[tuple[str, Mapping[str, str]]]:
