@@ -198,12 +198,14 @@ def book_file(*, protected: bool = False) -> bytes:
     package = (
         f'<package xmlns="http://www.idpf.org/2007/opf"><manifest>{items}</manifest><spine>{order}</spine></package>'
     )
-    encryption = '<e><CipherReference URI="OEBPS/font.otf"/><CipherReference URI="OEBPS/two.xhtml"/></e>'
+    encrypted = ["font.otf", *(name.replace(" ", "%20") for name in spine)] if protected else ["font.otf", "other.otf"]
+    references = [f'<CipherReference URI="OEBPS/{name}"/>' for name in encrypted]
+    encryption = f"<e>{''.join(references)}</e>"
     return archive(
         {
             "mimetype": "application/epub+zip",
             "META-INF/container.xml": '<c><rootfiles><rootfile full-path="OEBPS/book.opf"/></rootfiles></c>',
-            "META-INF/encryption.xml": encryption if protected else encryption.replace("two.xhtml", "other.otf"),
+            "META-INF/encryption.xml": encryption,
             "OEBPS/book.opf": package,
             **{f"OEBPS/{name}": text for name, text in texts.items()},
         }

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
-from waystation.adapters.documents.formats import html_to_text
+from waystation.adapters.documents.html import html_to_text
 from waystation.adapters.documents.sources import load_documents
 
 PAGE = """<!DOCTYPE html>

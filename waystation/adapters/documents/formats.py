@@ -4,185 +4,37 @@ The bytes of a file of any kind to its parts. Runs in the child only: the parser
 
 EPUB to text: one part a file of the reading order, called after its first heading.
 
-Bytes to text: in the encoding that they are in, and pages as their readers see them.
-
-HTML to readable text: headings as `#` lines, links as `[text](address)`, list items and table rows on lines.
-
-The tree is walked once, since changing it takes longer the more siblings and ancestors there are: each element gives
-marks for the breaks that it asks for, and what comes of that is laid out by the marks.
-
-DOCX to text: by way of HTML, which keeps headings, lists, tables and notes.
+Bytes to text: in the encoding that they are in.
 """
 
 import re
-import warnings
-import zlib
-from collections.abc import Iterable, Iterator
-from io import BytesIO
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import PurePath
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple
 from urllib.parse import unquote
-from xml.parsers.expat import ExpatError
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile
 
-import mammoth
-from bs4 import BeautifulSoup, Tag, XMLParsedAsHTMLWarning
 from bs4.dammit import EncodingDetector
-from bs4.element import CData, NavigableString, PageElement
-from bs4.exceptions import ParserRejectedMarkup
 from charset_normalizer import from_bytes
 
 from waystation.adapters.documents.extract import HEAD, DocumentPart, Extract, Kind, Unreadable, check_old_file, kind_of
+from waystation.adapters.documents.html import read_html
 from waystation.adapters.documents.mail import MailReaders, ReadAttached, mail_extract
 from waystation.adapters.documents.office import (
     linked_member,
     local,
     member,
+    office_file,
     opened,
     sheets_extract,
     slides_extract,
     xml,
 )
 from waystation.adapters.documents.pdf import pdf_extract
+from waystation.adapters.documents.word import word_extract
+from waystation.domain.documents import LeftOut
 from waystation.patterns import proven
-
-_SPACES = proven(r"\s+")
-_DROPPED = frozenset({"script", "style", "noscript", "template", "svg", "iframe"})
-_HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
-_BLOCKS = frozenset({
-    *("address", "article", "aside", "blockquote", "caption", "dd", "details", "div", "dl", "dt", "fieldset"),
-    *("figcaption", "figure", "footer", "form", "header", "hr", "main", "nav", "ol", "p", "pre", "section"),
-    *("summary", "table", "title", "ul"),
-})  # fmt: skip
-_CELLS = frozenset({"td", "th"})
-_TIGHT = frozenset({"p", "div"})
-"""Blocks that would part a row from its cells."""
-_SHOWN = (NavigableString, CData)
-"""Comments and readings of rubies are strings of other types."""
-
-# Private-use characters, which no page has a meaning for.
-_PARAGRAPH, _LINE, _KEPT_LINE, _KEPT_SPACE = "\ue000", "\ue001", "\ue002", "\ue003"
-
-
-class _Around(NamedTuple):
-    """What an element stands in."""
-
-    cell: bool = False
-    """Of a table."""
-    preformatted: bool = False
-
-
-class _Link(NamedTuple):
-    """A link that is open."""
-
-    place: int
-    """Of its beginning, among the pieces."""
-    words_before: int
-    address: str
-
-
-_Step = tuple[PageElement, _Around] | str | _Link
-"""An element with what it stands in, what is written, or a link that ends."""
-
-
-def html_to_text(html: str) -> str:
-    """The text that a reader of the page sees. Broken markup gives what text it can."""
-    return _laid_out("".join(_Walk(_parsed(html)).pieces))
-
-
-def _parsed(html: str) -> BeautifulSoup:
-    # The parser looks for the end of each comment up to the end of the page.
-    end = html.rfind("-->") + 1
-    html = html[:end] + html[end:].replace("<!--", "&lt;!--")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", XMLParsedAsHTMLWarning)
-        try:
-            return BeautifulSoup(html, "html.parser")
-        except ParserRejectedMarkup:
-            # The one kind of markup that the parser refuses: a marked section without a proper name.
-            return BeautifulSoup(html.replace("<![", "&lt;!["), "html.parser")
-
-
-class _Walk:
-    """Goes through a page from its beginning, without recursion: a page may be as deep as it is long."""
-
-    def __init__(self, soup: BeautifulSoup) -> None:
-        self.pieces: list[str] = []
-        """Texts and marks, in order."""
-        self._words = 0
-        self._ahead: list[_Step] = []
-        self._enter(soup, _Around())
-        while self._ahead:
-            match self._ahead.pop():
-                case str() as written:
-                    self.pieces.append(written)
-                case _Link() as link:
-                    self._end(link)
-                case Tag() as tag, around:
-                    self._enter(tag, around)
-                case element, around:
-                    self._write(element, around)
-
-    def _enter(self, tag: Tag, around: _Around) -> None:
-        address = tag.get("href") if tag.name == "a" else None
-        if address is not None:
-            self._ahead.append(_Link(len(self.pieces), self._words, str(address)))
-            self.pieces.append("")
-        inside = _Around(around.cell or tag.name in _CELLS, around.preformatted or tag.name == "pre")
-        self._ahead.extend(reversed([*_inside(tag, inside)]))
-
-    def _end(self, link: _Link) -> None:
-        if self._words > link.words_before and not link.address.startswith(("#", "javascript:")):
-            self.pieces[link.place] = "["
-            self.pieces.append(f"]({link.address})")
-
-    def _write(self, element: PageElement, around: _Around) -> None:
-        if type(element) not in _SHOWN:
-            return
-        text = str(element)
-        if around.preformatted:
-            text = text.expandtabs(4).replace(" ", _KEPT_SPACE).replace("\n", _KEPT_LINE)
-        self._words += bool(text.strip())
-        self.pieces.append(text)
-
-
-def _inside(tag: Tag, around: _Around) -> Iterator[_Step]:
-    """What is in an element, with the marks around each."""
-    children = [child for child in tag.contents if not (isinstance(child, Tag) and child.name in _DROPPED)]
-    elements = [child for child in children if isinstance(child, Tag)]
-    last_cell = next((child for child in reversed(elements) if child.name in _CELLS), None)
-    for child in children:
-        if not isinstance(child, Tag):
-            yield child, around
-        elif child.name == "br":
-            yield " " if around.cell else _LINE
-        else:
-            # It would part an item from its marker.
-            tight = tag.name == "li" and child is elements[0] and child.name == "p"
-            before, after = ("", " ") if tight else _marks(child.name, around)
-            yield from (before, (child, around), after)
-            if child.name in _CELLS and child is not last_cell:
-                yield " | "
-
-
-def _marks(name: str, around: _Around) -> tuple[str, str]:
-    """The breaks that an element asks for, before and behind it."""
-    if around.cell and name in _TIGHT:
-        return "", " "
-    if name in _BLOCKS or name in _HEADINGS:
-        return _PARAGRAPH + _HEADINGS.get(name, ""), _PARAGRAPH
-    return {"li": (f"{_LINE}- ", _LINE), "tr": (_LINE, _LINE)}.get(name, ("", ""))
-
-
-def _laid_out(text: str) -> str:
-    collapsed = _SPACES.sub(" ", text)
-    paragraphs = ("\n".join(_stripped(part.split(_LINE))) for part in collapsed.split(_PARAGRAPH))
-    laid_out = "\n\n".join(_stripped(paragraphs))
-    return laid_out.replace(_KEPT_LINE, "\n").replace(_KEPT_SPACE, " ")
-
-
-def _stripped(parts: Iterable[str]) -> list[str]:
-    return [stripped for part in parts if (stripped := part.strip(f" {_KEPT_LINE}"))]
 
 
 def decoded(content: bytes, encoding: str | None = None) -> str:
@@ -203,38 +55,97 @@ def decoded(content: bytes, encoding: str | None = None) -> str:
     return str(guess)
 
 
-def page_text(content: bytes, encoding: str | None = None) -> str:
-    """The text of an HTML page. Raises Unreadable."""
-    return html_to_text(decoded(content, encoding))
+def page_extract(content: bytes, encoding: str | None = None, styles: Sequence[str] = ()) -> Extract:
+    """The text of an HTML page, and what of it is not seen. `styles`: sheets beside its own. Raises Unreadable."""
+    page = read_html(decoded(content, encoding), styles)
+    return Extract([DocumentPart("", page.text)], [page.hidden] if page.hidden else [])
 
 
 _CONTAINER, _ENCRYPTION = "META-INF/container.xml", "META-INF/encryption.xml"
+_PACKAGE = ".opf"
 _HEADING = proven(r"^#{1,6} (.+)$", re.MULTILINE)
 _LINK, _LINK_TEXT = proven(r"\[([^\]]{0,1000}+)\]\([^)]{0,4000}+\)"), r"\1"
 
 
 def book_extract(archive: ZipFile) -> Extract:
-    """Every text of the reading order. Raises Unreadable: damaged, or protected against copying."""
-    protected = _protected(archive)
+    """Every text of the reading order; what cannot be read is named. Raises Unreadable: damaged, or no text of it can
+    be read.
+    """
+    items, spine = _package(archive)
+    protected, styles = _protected(archive), _style_sheets(archive, items.values())
     parts: list[DocumentPart] = []
-    for number, name in enumerate(_reading_order(archive), 1):
-        if name in protected:
-            raise Unreadable("protected against copying (DRM); only the shop's own program can read it")
-        text = page_text(member(archive, name))
+    left_out: list[LeftOut] = []
+    for number, name in enumerate(spine, 1):
+        try:
+            extract = _chapter(archive, name, styles, is_protected=name in protected)
+        except Unreadable as unreadable:
+            left_out.append(LeftOut(name=f"section {number} ({name or 'not in the book'})", reason=str(unreadable)))
+            continue
+        text = extract.parts[0].text
         heading = _HEADING.search(text)
         place = f"chapter {_LINK.sub(_LINK_TEXT, heading[1])}" if heading else f"section {number}"
         parts.append(DocumentPart(place, text))
-    return Extract(parts)
+        left_out += [LeftOut(name=f"{item.name} of {place}", reason=item.reason) for item in extract.left_out]
+    if left_out and not parts:
+        raise Unreadable(left_out[0].reason)
+    beside = [name for name, kind in items.values() if kind == _CHAPTER and name not in spine]
+    left_out += [LeftOut(name=name, reason="in the book, but not in its reading order") for name in beside]
+    return Extract(parts, left_out)
 
 
-def _reading_order(archive: ZipFile) -> list[str]:
-    package = next(
-        (found.get("full-path", "") for found in xml(archive, _CONTAINER).iter() if local(found) == "rootfile"), ""
-    )
+_CHAPTER = "application/xhtml+xml"
+_PICTURES = "image/"
+
+
+class _Item(NamedTuple):
+    """A file of a book."""
+
+    name: str
+    kind: str
+
+
+def _chapter(archive: ZipFile, name: str, styles: Mapping[str, str], *, is_protected: bool) -> Extract:
+    if is_protected:
+        raise Unreadable("protected against copying (DRM); only the shop's own program can read it")
+    content = member(archive, name)
+    used = [text for sheet, text in styles.items() if sheet.rpartition("/")[2].encode() in content]
+    return page_extract(content, styles=used)
+
+
+def _package(archive: ZipFile) -> tuple[dict[str, _Item], list[str]]:
+    """The files of the book by their ids, without its table of contents, and the names of those to be read in order."""
+    package = _package_name(archive)
     root = list(xml(archive, package).iter())
-    files = {item.get("id", ""): item.get("href", "") for item in root if local(item) == "item"}
-    spine = [files.get(item.get("idref", ""), "") for item in root if local(item) == "itemref"]
-    return [linked_member(package, unquote(href)) for href in spine if href]
+    items = {
+        item.get("id", ""): _Item(linked_member(package, unquote(item.get("href", ""))), item.get("media-type", ""))
+        for item in root
+        if local(item) == "item"
+    }
+    spine = [items.get(item.get("idref", "")) for item in root if local(item) == "itemref"]
+    contents = {item.get("id", "") for item in root if "nav" in item.get("properties", "").split()}
+    return (
+        {key: item for key, item in items.items() if key not in contents},
+        [item.name if item else "" for item in spine if item is None or not item.kind.startswith(_PICTURES)],
+    )
+
+
+def _package_name(archive: ZipFile) -> str:
+    try:
+        listed = [found.get("full-path", "") for found in xml(archive, _CONTAINER).iter() if local(found) == "rootfile"]
+    except Unreadable:
+        listed = []
+    there = [name for name in archive.namelist() if name.endswith(_PACKAGE)]
+    return next((name for name in [*listed, *there] if name in archive.NameToInfo), "")
+
+
+def _style_sheets(archive: ZipFile, items: Iterable[_Item]) -> dict[str, str]:
+    """By name; one that cannot be read says nothing."""
+    found: dict[str, str] = {}
+    for item in items:
+        if item.kind == "text/css":
+            with suppress(Unreadable):
+                found[item.name] = member(archive, item.name).decode("utf-8", "replace")
+    return found
 
 
 def _protected(archive: ZipFile) -> set[str]:
@@ -244,33 +155,6 @@ def _protected(archive: ZipFile) -> set[str]:
     return {
         unquote(found.get("URI", "")) for found in xml(archive, _ENCRYPTION).iter() if local(found) == "CipherReference"
     }
-
-
-_STYLES = "p[style-name='Title'] => h1:fresh\np[style-name='Subtitle'] => p:fresh"
-
-
-class _Result(Protocol):
-    """What is used of the library, which comes without types."""
-
-    value: str
-
-
-def word_extract(content: bytes) -> Extract:
-    """The whole text without places: a Word file has no pages before it is printed. Raises Unreadable."""
-    try:
-        result = cast(
-            "_Result",
-            mammoth.convert_to_html(  # pyright: ignore[reportUnknownMemberType] untyped library
-                BytesIO(content), convert_image=_no_picture, style_map=_STYLES
-            ),
-        )
-    except (BadZipFile, zlib.error, ExpatError, KeyError, OSError) as error:
-        raise Unreadable("damaged: no Word file that can be read") from error
-    return Extract([DocumentPart("", html_to_text(result.value))])
-
-
-def _no_picture(_: object) -> list[object]:
-    return []
 
 
 _OPEN_DOCUMENT = "application/vnd.oasis.opendocument."
@@ -292,7 +176,7 @@ def extract(content: bytes, name: str, depth: int = 0, attached: ReadAttached | 
         case Kind.TEXT:
             return Extract([DocumentPart("", decoded(content))])
         case Kind.HTML:
-            return Extract([DocumentPart("", page_text(content))])
+            return page_extract(content)
         case Kind.MAIL:
             return mail_extract(content, MailReaders(_inline, attached or extract), depth)
         case Kind.PDF:
@@ -309,26 +193,43 @@ def _inline(content: bytes, kind: str, charset: str | None) -> Extract:
     if kind != "text/html":
         return Extract([DocumentPart("", decoded(content, charset))])
     charset = charset or EncodingDetector.find_declared_encoding(content, is_html=True)
-    return Extract([DocumentPart("", page_text(content, charset))])
+    return page_extract(content, charset)
 
 
 def _contained(content: bytes) -> Extract:
     with opened(content) as archive:
-        folders = {name.partition("/")[0] for name in archive.namelist()}
-        said = _said_kind(archive)
-        if "word" in folders:
-            return word_extract(content)
-        if "ppt" in folders:
-            return slides_extract(archive)
-        if "xl" in folders or said == f"{_OPEN_DOCUMENT}spreadsheet":
-            return sheets_extract(content)
-        if said == "application/epub+zip":
+        said, office = _said_kind(archive), office_file(archive)
+        if office and office.kind == "document":
+            return word_extract(archive, office.main)
+        if office and office.kind == "presentation":
+            return slides_extract(archive, office.main)
+        if said.startswith(_OPEN_DOCUMENT) and _is_encrypted(archive):
+            raise Unreadable("protected by a password; save it without one")
+        if office or said == _OPEN_SHEETS:
+            return sheets_extract(content, archive, office.main if office else None)
+        if said == _BOOK:
             return book_extract(archive)
     if said.startswith(_OPEN_DOCUMENT):
         raise Unreadable("an OpenDocument file; save it as .docx, .pptx or PDF")
     raise Unreadable("an archive; unpack it first")
 
 
+_OPEN_SHEETS, _BOOK = f"{_OPEN_DOCUMENT}spreadsheet", "application/epub+zip"
+_MANIFEST = "META-INF/manifest.xml"
+
+
+def _is_encrypted(archive: ZipFile) -> bool:
+    return _MANIFEST in archive.NameToInfo and b"encryption-data" in member(archive, _MANIFEST)
+
+
 def _said_kind(archive: ZipFile) -> str:
-    """What the member says that OpenDocument and EPUB have for this."""
-    return member(archive, "mimetype").decode("ascii", "replace").strip() if "mimetype" in archive.NameToInfo else ""
+    """What the member says that OpenDocument and EPUB have for this, or else what they have instead of it."""
+    if "mimetype" in archive.NameToInfo:
+        return member(archive, "mimetype").decode("ascii", "replace").strip()
+    if _CONTAINER in archive.NameToInfo or any(name.endswith(_PACKAGE) for name in archive.namelist()):
+        return _BOOK
+    if _MANIFEST not in archive.NameToInfo:
+        return ""
+    entries = xml(archive, _MANIFEST).iter()
+    said = [dict((key.rpartition("}")[2], value) for key, value in entry.items()) for entry in entries]
+    return next((entry.get("media-type", "") for entry in said if entry.get("full-path") == "/"), "")

@@ -8,16 +8,26 @@ PPTX to text: one part a slide, with its title as a heading, its lists, tables a
 """
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from io import BytesIO
 from posixpath import dirname, join, normpath
+from typing import Literal, NamedTuple
 from xml.etree.ElementTree import Element, ParseError
 from zipfile import BadZipFile, ZipFile
 
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import fromstring
-from python_calamine import CalamineError, CalamineSheet, CalamineWorkbook, PasswordError, SheetVisibleEnum
+from python_calamine import (
+    CalamineError,
+    CalamineSheet,
+    CalamineWorkbook,
+    PasswordError,
+    SheetMetadata,
+    SheetTypeEnum,
+    SheetVisibleEnum,
+)
 
 from waystation.adapters.documents.extract import DocumentPart, Extract, Unreadable
 from waystation.domain.documents import LeftOut
@@ -44,7 +54,25 @@ def opened(content: bytes) -> ZipFile:
         raise Unreadable(f"unpacks to {unpacked / 1e6:,.0f} MB, and {limit} MB is the most")
     if any(member.flag_bits & _ENCRYPTED for member in members):
         raise Unreadable("protected by a password; save it without one")
+    for found in members:
+        # Some programs write backslashes, or begin at the root. What is stored is looked up by its original name.
+        name = found.filename.replace("\\", "/").removeprefix("./").lstrip("/")
+        if name not in archive.NameToInfo:
+            found.filename = name
+            archive.NameToInfo[name] = found
     return archive
+
+
+def repacked(archive: ZipFile, more: Mapping[str, bytes] = {}) -> bytes:
+    """The archive with its members by their usual names, and some more; what cannot be read is not in it."""
+    file = BytesIO()
+    with ZipFile(file, "w") as written:
+        for name, content in more.items():
+            written.writestr(name, content)
+        for name in archive.namelist():
+            with suppress(Unreadable):
+                written.writestr(name, member(archive, name))
+    return file.getvalue()
 
 
 def member(archive: ZipFile, name: str) -> bytes:
@@ -73,30 +101,171 @@ def linked_member(base: str, target: str) -> str:
     return target.lstrip("/") if target.startswith("/") else normpath(join(dirname(base), target))
 
 
+def links(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
+    """Kind and target of each link of a member (of the archive: of an empty name), by its id. Raises Unreadable."""
+    folder, _, file = name.rpartition("/")
+    listed = join(folder, "_rels", f"{file}.rels")
+    if listed not in archive.NameToInfo:
+        return {}
+    return {
+        link.get("Id", ""): (link.get("Type", ""), linked_member(name, link.get("Target", "").replace("\\", "/")))
+        for link in xml(archive, listed)
+        if link.get("TargetMode") != "External"
+    }
+
+
+_OFFICE_LINK = "/officeDocument"
+_OfficeKind = Literal["document", "presentation", "workbook"]
+_KINDS: dict[str, _OfficeKind] = {"word": "document", "ppt": "presentation", "xl": "workbook"}
+"""By folder, where the file does not say it."""
+_MAIN_NAMES: dict[str, _OfficeKind] = {
+    "document.xml": "document",
+    "presentation.xml": "presentation",
+    "workbook.xml": "workbook",
+}
+
+
+class OfficeFile(NamedTuple):
+    """What an archive is that Office wrote, or a program like it."""
+
+    kind: _OfficeKind
+    main: str
+    """The member that it begins with."""
+
+
+def office_file(archive: ZipFile) -> OfficeFile | None:
+    """By what the archive says that it begins with, whatever its folders are called; else by its folders."""
+    try:
+        targets = [name for kind, name in links(archive, "").values() if kind.endswith(_OFFICE_LINK)]
+    except Unreadable:
+        targets = []
+    usual = {f"{folder}/{kind}.xml": kind for folder, kind in _KINDS.items()}
+    loose = [name for name in archive.namelist() if name.rpartition("/")[2] in _MAIN_NAMES]
+    for main in (*targets, *usual, *loose):
+        if main in archive.NameToInfo and (kind := _kind(archive, main)):
+            return OfficeFile(kind, main)
+    folders = {name.partition("/")[0] for name in archive.namelist()}
+    return next(
+        (OfficeFile(kind, f"{folder}/{kind}.xml") for folder, kind in _KINDS.items() if folder in folders), None
+    )
+
+
+def _kind(archive: ZipFile, main: str) -> _OfficeKind | None:
+    folder, _, file = main.rpartition("/")
+    if folder in _KINDS:
+        return _KINDS[folder]
+    if file.endswith(".bin"):
+        return "workbook"
+    try:
+        found = local(xml(archive, main))
+    except Unreadable:
+        return _MAIN_NAMES.get(file)
+    return next((kind for kind in _KINDS.values() if kind == found), None)
+
+
 _Cell = int | float | str | bool | time | date | datetime | timedelta
 
 
-def sheets_extract(content: bytes) -> Extract:
-    """The visible sheets; hidden ones are left out and named. Raises Unreadable."""
+_Errors = Mapping[tuple[int, int], str]
+"""By row and column, from 0."""
+
+
+def sheets_extract(content: bytes, archive: ZipFile | None = None, main: str | None = None) -> Extract:
+    """The visible sheets; hidden ones and those that cannot be read are left out and named. Raises Unreadable.
+
+    Args:
+        content: The file.
+        archive: The same, if it is one.
+        main: The member of it that lists the sheets of an Excel file.
+    """
+    parts: list[DocumentPart] = []
+    left_out: list[LeftOut] = []
+    if archive and not main and "mimetype" not in archive.NameToInfo:
+        content = repacked(archive, {"mimetype": b"application/vnd.oasis.opendocument.spreadsheet"})
+    elif archive and any(found.filename != found.orig_filename for found in archive.infolist()):
+        content = repacked(archive)
+    members = _sheet_members(archive, main) if archive and main else {}
     try:
         with CalamineWorkbook.from_filelike(BytesIO(content)) as book:
-            sheets = book.sheets_metadata
-            parts = [
-                DocumentPart(f"sheet {sheet.name}", "\n".join(_rows(book.get_sheet_by_name(sheet.name))))
-                for sheet in sheets
-                if sheet.visible == SheetVisibleEnum.Visible
-            ]
+            for sheet in book.sheets_metadata:
+                place, member_name = f"sheet {sheet.name}", members.get(sheet.name, "")
+                if reason := _not_read(sheet, archive, member_name if members else None):
+                    left_out.append(LeftOut(name=place, reason=reason))
+                    continue
+                try:
+                    errors = _errors(archive, member_name)
+                    parts.append(DocumentPart(place, "\n".join(_rows(book.get_sheet_by_name(sheet.name), errors))))
+                except (CalamineError, Unreadable):
+                    left_out.append(LeftOut(name=place, reason="damaged: no table that can be read"))
     except PasswordError as error:
         raise Unreadable("protected by a password; save it without one") from error
     except CalamineError as error:
         raise Unreadable("damaged: no table that can be read") from error
-    hidden = [sheet.name for sheet in sheets if sheet.visible != SheetVisibleEnum.Visible]
-    return Extract(parts, [LeftOut(name=f"sheet {name}", reason="hidden; show it to have it read") for name in hidden])
+    if left_out and not parts and all(item.reason.startswith("damaged") for item in left_out):
+        raise Unreadable("damaged: no table that can be read")
+    return Extract(parts, left_out)
 
 
-def _rows(sheet: CalamineSheet) -> Iterator[str]:
-    for row in sheet.iter_rows():
-        if line := _line(row):
+_NO_TABLES = (
+    (SheetTypeEnum.ChartSheet, "a chart, which has no text to be read"),
+    (SheetTypeEnum.DialogSheet, "a dialogue of an old version of Excel"),
+    (SheetTypeEnum.MacroSheet, "a macro"),
+    (SheetTypeEnum.Vba, "a macro"),
+)
+
+
+def _not_read(sheet: SheetMetadata, archive: ZipFile | None, member_name: str | None) -> str:
+    if sheet.visible != SheetVisibleEnum.Visible:
+        return "hidden; show it to have it read"
+    if reason := next((reason for kind, reason in _NO_TABLES if sheet.typ == kind), ""):
+        return reason
+    if archive and member_name is not None and member_name not in archive.NameToInfo:
+        return "damaged: a part of it is missing or broken"
+    return ""
+
+
+def _sheet_members(archive: ZipFile, main: str) -> dict[str, str]:
+    """By name of the sheet; empty where the list is in no XML that can be read."""
+    try:
+        targets = {key: name for key, (_, name) in links(archive, main).items()}
+        sheets = [*_all(xml(archive, main), "sheet")]
+    except Unreadable:
+        return {}
+    return {sheet.get("name", ""): targets.get(_link_id(sheet), "") for sheet in sheets}
+
+
+def _errors(archive: ZipFile | None, name: str) -> _Errors:
+    """What the library takes for empty: cells whose formulas have no result. Raises Unreadable."""
+    if archive is None or not name:
+        return {}
+    if b't="e"' not in (content := member(archive, name)) and b"t='e'" not in content:
+        return {}
+    return {
+        _position(cell.get("r", "")): next((value.text or "" for value in _all(cell, "v")), "")
+        for cell in _all(xml(archive, name), "c")
+        if cell.get("t") == "e"
+    }
+
+
+def _position(reference: str) -> tuple[int, int]:
+    """Row and column of `B3`, from 0."""
+    letters = "".join(filter(str.isalpha, reference)).upper()
+    column = 0
+    for letter in letters:
+        column = column * 26 + ord(letter) - ord("A") + 1
+    digits = reference[len(letters) :]
+    return (int(digits) if digits.isdecimal() else 0) - 1, column - 1
+
+
+def _rows(sheet: CalamineSheet, errors: _Errors) -> Iterator[str]:
+    # The library begins with the first row, but with the first column that has anything in it.
+    _, first_column = sheet.start or (0, 0)
+    by_row: dict[int, dict[int, str]] = {}
+    for (row, column), error in errors.items():
+        by_row.setdefault(row, {})[column - first_column] = error
+    for number, row in enumerate(sheet.iter_rows()):
+        broken = by_row.get(number, {})
+        if line := _line([broken.get(column, cell) for column, cell in enumerate(row)] if broken else row):
             yield line
 
 
@@ -129,38 +298,38 @@ _FURNITURE = frozenset({"sldNum", "dt", "ftr", "hdr", "sldImg"})
 """Placeholders that stand on every slide alike."""
 
 
-def slides_extract(archive: ZipFile) -> Extract:
-    """The slides in the order in which they are shown; hidden ones are left out and named. Raises Unreadable."""
-    targets = _links(archive, _PRESENTATION)
+def slides_extract(archive: ZipFile, main: str = _PRESENTATION) -> Extract:
+    """The slides in the order in which they are shown; hidden ones and those that cannot be read are left out and
+    named. Raises Unreadable.
+    """
+    targets = links(archive, main)
     parts: list[DocumentPart] = []
-    hidden: list[LeftOut] = []
-    for number, entry in enumerate(_all(xml(archive, _PRESENTATION), "sldId"), 1):
-        _, name = targets[_link_id(entry)]
-        slide = xml(archive, name)
+    left_out: list[LeftOut] = []
+    for number, entry in enumerate(_all(xml(archive, main), "sldId"), 1):
+        _, name = targets.get(_link_id(entry), ("", ""))
+        try:
+            slide = xml(archive, name)
+        except Unreadable as unreadable:
+            left_out.append(LeftOut(name=f"slide {number}", reason=str(unreadable)))
+            continue
         if slide.get("show") in {"0", "false"}:
-            hidden.append(LeftOut(name=f"slide {number}", reason="hidden; show it to have it read"))
-        else:
-            parts.append(DocumentPart(f"slide {number}", "\n\n".join([*_blocks(slide), *_notes(archive, name)])))
-    return Extract(parts, hidden)
+            left_out.append(LeftOut(name=f"slide {number}", reason="hidden; show it to have it read"))
+            continue
+        try:
+            notes = [*_notes(archive, name)]
+        except Unreadable as unreadable:
+            notes = []
+            left_out.append(LeftOut(name=f"notes of slide {number}", reason=str(unreadable)))
+        parts.append(DocumentPart(f"slide {number}", "\n\n".join([*_blocks(slide), *notes])))
+    if left_out and not parts and all(item.reason.startswith("damaged") for item in left_out):
+        raise Unreadable(left_out[0].reason)
+    return Extract(parts, left_out)
 
 
 def _notes(archive: ZipFile, slide: str) -> Iterator[str]:
-    for kind, name in _links(archive, slide).values():
+    for kind, name in links(archive, slide).values():
         if kind.endswith("/notesSlide") and (said := "\n\n".join(_blocks(xml(archive, name)))):
             yield f"Notes:\n{said}"
-
-
-def _links(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
-    """Kind and target of each link of a member, by its id."""
-    folder, _, file = name.rpartition("/")
-    listed = f"{folder}/_rels/{file}.rels"
-    if listed not in archive.NameToInfo:
-        return {}
-    return {
-        link.get("Id", ""): (link.get("Type", ""), linked_member(name, link.get("Target", "")))
-        for link in xml(archive, listed)
-        if link.get("TargetMode") != "External"
-    }
 
 
 def _link_id(entry: Element) -> str:

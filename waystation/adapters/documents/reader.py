@@ -204,6 +204,12 @@ class BytesReader:
             file.write(content)
             file.flush()
             try:
-                return self._child.read(file.fileno(), given).text
+                return _with_left_out(self._child.read(file.fileno(), given))
             except Unreadable as unreadable:
                 raise WebRefused(f"The page cannot be read: {unreadable}", "Use another source.") from None
+
+
+def _with_left_out(page: Extracted) -> str:
+    """The text, and below it what is not in it: as text, so that names in that are redacted like the page."""
+    named = [f"- {item.name}: {item.reason}" for item in page.left_out]
+    return "\n".join([page.text, "", "Not read of this page:", *named]) if named else page.text

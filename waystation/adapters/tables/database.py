@@ -13,7 +13,7 @@ import numpy as np
 from duckdb import DuckDBPyConnection, DuckDBPyRelation, StatementType
 
 from waystation.adapters.tables.engine import EngineRequest, Unusable
-from waystation.adapters.tables.grid import Grid, grid
+from waystation.adapters.tables.grid import ERROR, ERROR_PATTERN, Grid, grid
 from waystation.domain.tables import LINE_COLUMN, Cells, Column, Rows
 from waystation.patterns import Linear, linear
 
@@ -100,7 +100,7 @@ _CONFIGURATION: dict[str, str | bool | int | float | list[str]] = {
     "threads": "1",
     "lock_configuration": "true",
 }
-_TEXT, _GIVEN = "_text", "_given"
+_TEXT, _GIVEN, _WITHOUT_ERRORS = "_text", "_given", "_without_errors"
 """Tables on the way; no name of an agent's begins like that."""
 
 
@@ -128,11 +128,22 @@ def _load(connection: DuckDBPyConnection, table_name: str, table: Grid) -> None:
     connection.execute(f"CREATE TABLE {_TEXT} AS SELECT {trimmed}, line FROM {_GIVEN}")
     connection.unregister(_GIVEN)
     typed = ", ".join(
-        f"CAST({key} AS {column_type(connection, _TEXT, key, _first(column))}) AS {_quoted(name)}"
+        f"{_typed(connection, key, column)} AS {_quoted(name)}"
         for key, name, column in zip(keys, table.names, table.columns, strict=True)
     )
     connection.execute(f"CREATE TABLE {_quoted(table_name)} AS SELECT {typed}, line AS {LINE_COLUMN} FROM {_TEXT}")
     connection.execute(f"DROP TABLE {_TEXT}")
+
+
+def _typed(connection: DuckDBPyConnection, key: str, column: Cells) -> str:
+    """The column of `_TEXT` in its type. Errors of spreadsheets are NULL among numbers and dates, and text in text."""
+    if not any(ERROR.match(value.strip()) for value in column.values):
+        return f"CAST({key} AS {column_type(connection, _TEXT, key, _first(column))})"
+    whole = f"CASE WHEN regexp_full_match({key}, '{ERROR_PATTERN}') THEN NULL ELSE {key} END"
+    connection.execute(f"CREATE TABLE {_WITHOUT_ERRORS} AS SELECT {whole} AS {key} FROM {_TEXT}")
+    type_name = column_type(connection, _WITHOUT_ERRORS, key, _first(column))
+    connection.execute(f"DROP TABLE {_WITHOUT_ERRORS}")
+    return f"CAST({key if type_name == TEXT else whole} AS {type_name})"
 
 
 def _selected(connection: DuckDBPyConnection, sql: str) -> DuckDBPyRelation:
@@ -178,9 +189,9 @@ def _taken(column: Cells) -> "np.ndarray[tuple[int], np.dtype[np.object_]]":
 
 
 def _first(column: Cells) -> str:
-    """Empty where every cell is."""
+    """The first value that is no error; empty where there is none."""
     cells = (column.values[code].strip() for code in column.codes)
-    return next(filter(None, cells), "")
+    return next((cell for cell in cells if cell and not ERROR.match(cell)), "")
 
 
 def _quoted(name: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from waystation.adapters.tables.engine import Unusable
 from waystation.domain.privacy import Replaced, replaced_in
 from waystation.domain.tables import LINE_COLUMN, Cells, Table, TableText
-from waystation.patterns import proven
+from waystation.patterns import linear, proven
 
 if TYPE_CHECKING:
     import _csv
@@ -32,6 +32,9 @@ _SAMPLE_CHARACTERS = 10_000
 _SEPARATORS = ("\t", ";", "|", ",")
 """Where several fit alike, the one that is least at home within cells."""
 _BETWEEN_CELLS = proven(r"(?:^| )\|(?: |$)")
+ERROR_PATTERN = r"#(?:N/A|NV|DIV/0!|[\p{Lu}_]{2,20}[!?])|Err:\d{3}"
+"""What programs write in a cell whose formula has no result, in any of their languages: for RE2 here and in DuckDB."""
+ERROR = linear(rf"\A(?:{ERROR_PATTERN})\z")
 
 
 class Grid(NamedTuple):
@@ -361,6 +364,7 @@ def _cautions(table: Table, below: int) -> Iterator[str]:
             f"{name}: lines {table.above[0]}-{table.above[1]}, above its heading, are no part of it; query other lines "
             "where that is wrong"
         )
+    yield from _error_cautions(table, below)
     if longer:
         yield (
             f"{name}: {_counted(longer)} with more cells than the first row; those beyond are in the columns from "
@@ -368,6 +372,26 @@ def _cautions(table: Table, below: int) -> Iterator[str]:
         )
     if shorter and not table.sheet:
         yield f"{name}: {_counted(shorter)} with fewer cells than the first row; the missing ones are NULL"
+
+
+def _error_cautions(table: Table, below: int) -> Iterator[str]:
+    for number, column in enumerate(table.columns):
+        places = {place for place, value in enumerate(column.values) if ERROR.match(value.strip())}
+        found = (
+            [(row, code) for row, code in enumerate(column.codes[below:], below) if code in places] if places else []
+        )
+        if found:
+            kinds = ", ".join(dict.fromkeys(column.values[code].strip() for _, code in found))
+            heading = column.values[column.codes[0]].strip() if table.heading else ""
+            lines = _counted([table.lines[row] for row, _ in found])
+            yield (
+                f"{table.name}: {lines} with an error ({kinds}) instead of a value in {_column_name(heading, number)}; "
+                "where its other cells are numbers or dates these are NULL, and sums, counts and averages without them"
+            )
+
+
+def _column_name(heading: str, number: int) -> str:
+    return f"column {' '.join(heading.split())[:_NAME_CHARACTERS] or f'number {number + 1}'}"
 
 
 def _counted(lines: Sequence[int]) -> str:
