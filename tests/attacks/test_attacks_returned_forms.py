@@ -168,8 +168,11 @@ async def test_a_new_task_that_cannot_be_taken_comes_back_as_it_was_sent(
     assert SCRIPT not in answer.text
 
 
-async def test_a_budget_that_the_models_do_not_allow_is_said_at_the_budget(settings: Settings) -> None:
-    unpriced = settings.model_copy(update={"offline": False, "model": "harbour-model-1"})
+async def test_a_budget_that_the_models_do_not_allow_is_said_at_the_budget(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WAYSTATION_MODEL_RESEARCH", "harbour-model-1")
+    unpriced = Settings(home=settings.home, offline=False)
     async with desk(unpriced) as (client, asking):
         dollars = await asking.post("/tasks", data={**ASKS, "budget": "$2"}, files=files(GOOD))
         tokens = await asking.post("/tasks", data=ASKS, files=files(GOOD))
@@ -186,7 +189,7 @@ async def test_all_that_is_wrong_with_a_new_task_is_said_at_once_with_the_files_
         answer = await asking.post("/tasks", data={**ASKS, "question": "", "budget": "x"}, files=files(GOOD, BAD))
     back = Returned("new-task", answer.text)
     assert back.described.keys() == {"question", "budget"}
-    assert back.faults["left out"].strip() == "left out: wiki/scan.xyz: binary, not text"
+    assert back.faults["left out"].strip() == "Left out: wiki/scan.xyz: binary, not text"
 
 
 async def test_a_file_that_cannot_be_used_costs_itself_alone_and_is_named_on_the_page_of_its_task(
