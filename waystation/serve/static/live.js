@@ -135,6 +135,7 @@ const follow = () => {
   const put = (fresh, shown) => {
     const opened = [...live.querySelectorAll("details[open] > summary")].map((one) => one.textContent);
     const typed = fieldsOf(live).filter((field) => field.type !== "hidden" && isTyped(field));
+    const labels = new Map(typed.map((field) => [field, labelOf(field)]));
     const chosen = live.contains(document.activeElement) ? document.activeElement : null;
     const moved = [...live.querySelectorAll(".wide")].map((one) => one.scrollLeft);
     live.replaceChildren(...fresh.childNodes);
@@ -149,7 +150,7 @@ const follow = () => {
       if (field.type === "checkbox") place.checked = field.checked;
       else place.value = field.value;
     }
-    const texts = homeless.filter((field) => field.type !== "checkbox").map((field) => `${labelOf(field)}: ${field.value}`);
+    const texts = homeless.filter((field) => field.type !== "checkbox").map((field) => `${labels.get(field)}: ${field.value}`);
     if (texts.length) bar("homeless", `What was typed has no place here any more. ${texts.join("; ")} `, button("Close", () => withoutBar("homeless")));
     news = false;
     withoutBar("news");
