@@ -245,6 +245,34 @@ def test_the_inbox_renews_itself_and_leaves_the_form_for_a_new_task_alone(settin
         expect(page.locator("article.request").first.get_by_label("Note")).to_have_value("go on")
 
 
+HIDDEN = """(hidden) => {
+  Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+def test_a_page_that_nobody_looks_at_leaves_its_connection_to_others_and_catches_up(settings: Settings) -> None:
+    task = asyncio.run(keep_running_task(settings))
+    with opened(settings) as (pages, page):
+        context = page.context.browser
+        assert context is not None
+        tabs = context.new_context()
+        front = tabs.new_page()
+        front.goto(pages.signed_in)
+        for _ in range(7):
+            front.goto(f"{pages.address}/tasks/{task}")
+            front.evaluate(HIDDEN, arg=True)
+            front = tabs.new_page()
+        # A browser has six connections to one server: with all of them taken this would load for ever.
+        front.goto(f"{pages.address}/tasks/{task}")
+        first = tabs.pages[0]
+        pages.happen(task, "Which harbours are closed?")
+        expect(front.get_by_role("heading", level=1)).to_have_text("Which harbours are closed?")
+        assert first.get_by_role("heading", level=1).inner_text() == "Which?"
+        first.evaluate(HIDDEN, arg=False)
+        expect(first.get_by_role("heading", level=1)).to_have_text("Which harbours are closed?")
+
+
 def test_a_report_is_had_as_pdf_and_as_word_from_its_page(settings: Settings, tmp_path: Path) -> None:
     task = asyncio.run(keep_ended_task(settings))
     with opened(settings) as (pages, page):
