@@ -20,6 +20,7 @@ from waystation.client.task_json import CancelJson
 from waystation.domain.amount import UNLIMITED, Amount, Limit, bounded_limit, read_limit
 from waystation.domain.approvals import Verified
 from waystation.domain.budget import Mode
+from waystation.domain.details import fields_of_grant
 from waystation.domain.documents import MOST_OF_A_TASK, LeftOut
 from waystation.domain.errors import BadInput, WaystationError
 from waystation.domain.foreign import ServerNames, one_line, plain
@@ -314,7 +315,11 @@ def task_budget(written: str) -> Limit | None:
 
 def granted_limit(written: str) -> Limit | None:
     """As it was written; nothing: what was asked for. Raises BadInput."""
-    return _bounded("an amount", written, Amount(tokens=1, micro_usd=1)) if written else None
+    if not written:
+        return None
+    limit = _bounded("an amount", written, Amount())
+    fields_of_grant(limit.amount)  # which says what an amount of nothing would be
+    return limit
 
 
 def _bounded(what: str, written: str, least: Amount) -> Limit:
