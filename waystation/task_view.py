@@ -8,6 +8,7 @@ from pydantic import JsonValue
 
 from waystation.domain.amount import Amount
 from waystation.domain.approvals import Origin
+from waystation.domain.documents import LeftOut
 from waystation.domain.plan import PlanVersion
 from waystation.domain.procedures import GivenProcedure
 from waystation.domain.progress import Doing
@@ -118,6 +119,8 @@ class TaskView(Value):
     """Tool servers that it names; None where it names none."""
     session: str = ""
     """By which later tasks go on with what it found."""
+    left_out: tuple[LeftOut, ...] = ()
+    """What was given with its documents and is in none. Only where it was asked for."""
 
     def lasted(self, now: datetime) -> timedelta | None:
         """How long it took, or has been at work; None where that is not known."""

@@ -83,7 +83,7 @@ async def test_a_key_for_assistants_opens_nothing_else(
     _, key = keys.make("desk", settings.tenant, "assistant", NOON)
     async with served(settings, keys, sign_in(8520, names), key) as asking:
         read = [
-            await asking.get(path) for path in ("/", "/v1/tasks", f"/v1/tasks/{task}/report", "/v1/events", "/mcp/")
+            await asking.get(path) for path in ("/", "/v1/tasks", f"/v1/tasks/{task}/report", "/v1/events", "/mcp/x")
         ]
         done = [
             await asking.post(path, json={"request_id": "q"})
@@ -95,6 +95,7 @@ async def test_a_key_for_assistants_opens_nothing_else(
             await asking.get("/", params={"token": key}),
         ]
     assert {answer.status_code for answer in (*read, *done)} == {403}
+    assert all("for /mcp alone" in answer.json()["detail"] for answer in (*read, *done)), "no role is to blame"
     assert {answer.status_code for answer in signed_in} <= {401, 403}
     assert not any("set-cookie" in answer.headers for answer in signed_in)
 
@@ -113,6 +114,22 @@ async def test_at_the_address_of_assistants_a_key_is_one_of_theirs_of_this_tenan
     assert [answer.status_code for answer in (*refused, after)] == [403, 403, 401]
     assert all("waystation keys make NAME --role assistant" in answer.text for answer in refused)
     assert before.status_code not in {401, 403}
+
+
+@pytest.mark.parametrize("path", ["/mcp/", "/mcp//"])
+async def test_a_slash_at_the_end_of_the_address_of_assistants_changes_no_answer(
+    path: str, settings: Settings, keys: ApiKeys
+) -> None:
+    access = sign_in(8520)
+    _, key = keys.make("desk", settings.tenant, "assistant", NOON)
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    accepts = {"Accept": "application/json, text/event-stream"}
+    async with served(settings, keys, access, key) as asking:
+        for opens in (key, access.assistants_token, access.token, "none"):
+            sent = {**accepts, "Authorization": f"Bearer {opens}"}
+            with_slash, without = [await asking.post(one, json=hello, headers=sent) for one in (path, "/mcp")]
+            assert (with_slash.status_code, with_slash.text) == (without.status_code, without.text)
+            assert (with_slash.status_code == 401) == (opens == "none")
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 from starlette.datastructures import UploadFile
 
+from tests.adapters.document_files import pdf_file
 from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE, served
 from tests.ended_tasks import keep_ended_task, row_of
 from waystation.adapters.clock import utc_now
@@ -119,23 +120,38 @@ async def test_a_session_is_limited_only_to_what_a_task_could_spend(budget: str,
 
 async def test_what_is_uploaded_has_names_that_are_apart_and_fit_any_folder() -> None:
     given = ("../x.md", "x.md", "\u5b57" * 110 + ".md", "wiki/a/index.md", "wiki/b/index.md", "/etc/../c/b/index.md")
-    documents = await uploaded([UploadFile(BytesIO(b"# A\n\nwords"), filename=name) for name in given])
-    names = [one.name for one in documents]
+    loaded = await uploaded([UploadFile(BytesIO(b"# A\n\nwords"), filename=name) for name in given])
+    names = [one.name for one in loaded.documents]
     assert names[:2] == ["x.md", "x.md (2)"]
     assert names[3:] == ["a/index.md", "wiki/b/index.md", "c/b/index.md"]
     assert names[2].endswith("\u5b57.md")
     assert len(names[2].encode()) <= LONGEST_UPLOAD_NAME
 
 
-async def test_what_cannot_be_read_of_an_upload_is_told_by_the_name_that_it_was_given() -> None:
-    for names, said in (
-        (["scan.xyz"], r"^none of these files can be read \(scan\.xyz: binary, not text\)\. Give"),
-        (["scan.xyz", "a.md"], r"^scan\.xyz: binary, not text$"),
-    ):
-        with pytest.raises(BadInput, match=said):
-            await uploaded(
-                [UploadFile(BytesIO(b"# A" if name == "a.md" else bytes(range(256))), filename=name) for name in names]
-            )
+def upload(name: str) -> UploadFile:
+    return UploadFile(BytesIO(bytes(range(256)) if name.endswith(".xyz") else b"# A\n\nwords"), filename=name)
+
+
+async def test_what_cannot_be_read_of_an_upload_is_left_out_under_the_name_that_it_was_given() -> None:
+    given = ("a/index.md", "a/scan.xyz", "b/index.md", "b/scan.xyz", f"{'n' * 195}.xyz", f"{'m' * 195}.md")
+    loaded = await uploaded([upload(name) for name in given])
+    assert [one.name for one in loaded.documents][:2] == ["a/index.md", "b/index.md"]
+    left_out = {one.name: one.reason for one in loaded.left_out}
+    assert left_out.keys() == {"a/scan.xyz", "b/scan.xyz", file_path(given[4])[-189:].rjust(190, "…")}
+    assert set(left_out.values()) == {"binary, not text"}
+
+
+async def test_an_upload_of_which_nothing_can_be_read_is_refused_by_names() -> None:
+    with pytest.raises(BadInput, match=r"^none of these files can be read \(scan\.xyz: binary, not text\)\. Give"):
+        await uploaded([upload("scan.xyz")])
+
+
+async def test_a_part_of_an_upload_is_left_out_under_the_name_of_its_document() -> None:
+    loaded = await uploaded(
+        [upload("a.md"), UploadFile(BytesIO(pdf_file("The first page.", "scan")), filename="x/two.pdf")]
+    )
+    assert [one.name for one in loaded.documents] == ["a.md", "two.pdf"]
+    assert [one.name for one in loaded.left_out] == ["two.pdf, page 2"]
 
 
 @pytest.mark.parametrize(

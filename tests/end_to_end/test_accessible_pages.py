@@ -78,17 +78,3 @@ def by_keys(page: Page) -> None:
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     expect(page.locator("details[open] :focus")).to_be_visible()
-
-
-@pytest.mark.timeout(200)
-def test_a_page_that_is_followed_no_more_says_so_once_another_run_answers(tmp_path: Path) -> None:
-    home, port = tmp_path / "home", free_port()
-    task = asyncio.run(keep_running_task(Settings(home=home, offline=True)))
-    address = f"http://127.0.0.1:{port}"
-    with browser() as started:
-        with served(home, port) as token:
-            page = opened(started, f"{address}/?token={token}", "light", WIDE)
-            page.goto(f"{address}/tasks/{task}")
-            expect(page.locator("#lost")).to_have_count(0)
-        with served(home, port):
-            expect(page.get_by_role("status")).to_contain_text("not followed any more")

@@ -17,15 +17,12 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, get_args
+from typing import Annotated, get_args
 
 import typer
 
 from waystation.adapters.clock import utc_now
 from waystation.adapters.prices import litellm_prices, load_prices, price_file
-from waystation.adapters.reports.docx import report_docx
-from waystation.adapters.reports.page import report_page
-from waystation.adapters.reports.pdf import report_pdf
 from waystation.cli.console import print_exactly, print_json, print_markdown, print_text, result, say
 from waystation.cli.follow import keep_report, remark_on, see_through
 from waystation.cli.options import JsonOption, TaskArgument
@@ -33,22 +30,21 @@ from waystation.cli.render import bill_text, counted, message_text, prices_text,
 from waystation.cli.render_context import context_text, log_texts, said_of
 from waystation.cli.tools import tools_shown, tools_text
 from waystation.client import client_for
-from waystation.client.lookups import require_words, restored_for_owner, version_of, versions_text
-from waystation.client.task_json import AgentJson, ExportJson, ReportJson, ViewJson, report_json, task_json
+from waystation.client.exports import Format, FoundReport, load_draft, load_version, report_file
+from waystation.client.lookups import require_words, restored_for_owner, versions_text
+from waystation.client.task_json import AgentJson, ViewJson, task_json
 from waystation.domain.changes import ReportChanges, cited, report_changes
 from waystation.domain.compaction.audit import shown
 from waystation.domain.compaction.history import view
 from waystation.domain.errors import BadInput
-from waystation.domain.exports import Imprint, stored_report
 from waystation.domain.models import OFFLINE_MODEL, Price, located, price_of
 from waystation.domain.plan import PLANNING_ID
 from waystation.domain.progress import Bill
-from waystation.domain.task import ReportVersion, TaskProgress, TaskRequest
+from waystation.domain.task import TaskRequest
 from waystation.domain.transcript import Transcript
 from waystation.domain.value import Value
 from waystation.files import write_private
 from waystation.impossible_terms import prices_at
-from waystation.markdown import exported_report, numbered_markdown
 from waystation.settings import Settings
 from waystation.terms import called_models, placed_prices
 
@@ -207,13 +203,7 @@ def _price_there(model: str, prices: Sequence[Price], settings: Settings) -> Pri
     return price_of(model, utc_now().date(), holding)
 
 
-Format = Literal["md", "html", "pdf", "docx", "json"]
 _BINARY = frozenset({"pdf", "docx"})
-
-
-class _Found(NamedTuple):
-    report: ReportJson
-    imprint: Imprint
 
 
 @app.command()
@@ -265,27 +255,12 @@ def _format_of(output: Path) -> Format:
     raise BadInput(f"{output} does not say which format it is: add --format, one of {', '.join(get_args(Format))}")
 
 
-def _exported(found: _Found, form: Format) -> bytes:
+def _exported(found: FoundReport, form: Format) -> bytes:
     """Raises BadInput where a package for it is not installed."""
-    stored = stored_report(found.report.report)
-    whole = exported_report(stored, found.imprint)
-    match form:
-        case "md":
-            return numbered_markdown(stored, whole).encode()
-        case "html":
-            return report_page(whole).encode()
-        case "pdf":
-            pdf = report_pdf(whole)
-            if pdf.lacking:
-                say(pdf.lacking)
-            return pdf.content
-        case "docx":
-            return report_docx(whole)
-        case "json":
-            facts = {"title": whole.title, "checked": whole.checked, "sources": whole.sources}
-            about = {"stored_at": found.imprint.stored_at, "model": found.imprint.model}
-            as_data = ExportJson.model_validate({**found.report.model_dump(), **about, **facts})
-            return f"{as_data.model_dump_json(indent=2)}\n".encode()
+    file = report_file(found, form)
+    if file.lacking:
+        say(file.lacking)
+    return file.content
 
 
 def _hand_over(content: bytes, output: Path | None, name: str) -> None:
@@ -300,39 +275,27 @@ def _hand_over(content: bytes, output: Path | None, name: str) -> None:
         sys.stdout.buffer.write(content)
 
 
-async def _draft(task: str) -> _Found:
+async def _draft(task: str) -> FoundReport:
     async with await client_for(Settings()) as client:
-        found = await client.draft(task_id := await client.resolve(task))
-    made = ReportJson(task_id=task_id, phase=found.phase, version=None, report=found.markdown)
-    return _Found(made, Imprint(task_id=task_id, phase=found.phase))
+        return await load_draft(client, await client.resolve(task))
 
 
-async def _stored(task: str, number: int | None) -> _Found:
+async def _stored(task: str, number: int | None) -> FoundReport:
     async with await client_for(Settings()) as client:
         progress = await client.reported(await client.resolve(task))
-        version = version_of(progress, number)
-        text = await client.report_text(version)
+        found = await load_version(client, progress, number)
     if number is None and (remark := remark_on(progress)):
         say(remark)
     if len(progress.versions) > 1:
-        say(f"version {version.number} of its report, which has {versions_text(progress)}: --version N prints another")
-    return _Found(report_json(progress, version, text), _imprint(progress, version))
+        version = found.report.version
+        say(f"version {version} of its report, which has {versions_text(progress)}: --version N prints another")
+    return found
 
 
-async def _restored(found: _Found) -> _Found:
+async def _restored(found: FoundReport) -> FoundReport:
     restored = await restored_for_owner(Settings(), found.report.task_id, found.report.report)
     say(said_of(restored))
     return found._replace(report=found.report.model_copy(update={"report": restored.text}))
-
-
-def _imprint(progress: TaskProgress, version: ReportVersion) -> Imprint:
-    return Imprint(
-        task_id=progress.task_id,
-        phase=version.phase,
-        version=version.number,
-        stored_at=version.stored_at,
-        model=progress.model,
-    )
 
 
 @app.command()

@@ -139,13 +139,15 @@ async def document_text(store: SqlStore, row: TaskRow, name: str) -> str:
 
 async def with_stored(store: SqlStore, view: TaskView, reader: OfTenant) -> TaskView:
     """The view with what memory does not have of the task: passages that wait, or that it does not take, and documents
-    beyond what the terms let into it; and with its plans, and what its tools were given of the vault.
+    beyond what the terms let into it; with its plans, what its tools were given of the vault, and files left out.
     """
     task_id = view.progress.task_id
-    most = (await store.task(task_id, reader)).terms.remembered_characters
+    row = await store.task(task_id, reader)
+    most = row.terms.remembered_characters
     characters = sum(document.characters for document in await store.documents(task_id, reader) if not document.removed)
     found = {
         "characters_not_remembered": max(0, characters - most) if most else 0,
+        "left_out": row.request.left_out,
         "passages_waiting": await store.count_waiting(task_id),
         "passages_refused": await store.refused(task_id),
         "plans": await store.plan_versions(task_id, reader),

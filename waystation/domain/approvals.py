@@ -290,15 +290,23 @@ def _grant(given: ApproveInput, request: Approval, standing: Circumstances) -> A
     return granted
 
 
+_HOW_MUCH, _OTHER_UNIT, _ABOVE = "are asked for: say", "the task's budget is in", ", over its ceiling of "
+
+
+def is_about_amount(reason: str) -> bool:
+    """Whether an answer was refused for its amount: with another one it may be taken."""
+    return any(words in reason for words in (_HOW_MUCH, _OTHER_UNIT, _ABOVE))
+
+
 def _granted(given: ApproveInput, request: Approval) -> Amount:
     """Raises ValueError where that is in another unit than was asked for."""
     if given.tokens is None and given.usd is None:
         return request.asked
     granted = Amount(tokens=given.tokens or 0, micro_usd=int((given.usd or 0) * 1_000_000))
     if request.asked.tokens and not granted.tokens:
-        raise ValueError("tokens are asked for: say how many, like `--add 50k`, or `tokens` in a signal")
+        raise ValueError(f"tokens {_HOW_MUCH} how many, like `--add 50k`, or `tokens` in a signal")
     if request.asked.micro_usd and not granted.micro_usd:
-        raise ValueError("dollars are asked for: say how many, like `--add '$0.10'`, or `usd` in a signal")
+        raise ValueError(f"dollars {_HOW_MUCH} how many, like `--add '$0.10'`, or `usd` in a signal")
     return granted
 
 
@@ -306,7 +314,7 @@ def _stay_in_units(standing: Circumstances, granted: Amount) -> None:
     """A grant in a unit that the budget does not count would be taken without effect there."""
     if standing.limit.counted(granted) != granted:
         counted, other = ("dollars", "tokens") if standing.limit.tokens is None else ("tokens", "dollars")
-        raise ValueError(f"the task's budget is in {counted} alone: give {counted}, and no {other}")
+        raise ValueError(f"{_OTHER_UNIT} {counted} alone: give {counted}, and no {other}")
 
 
 def _stay_under(standing: Circumstances, granted: Amount) -> None:
@@ -314,7 +322,7 @@ def _stay_under(standing: Circumstances, granted: Amount) -> None:
     if not standing.ceiling.covers(raised.amount):
         room = standing.ceiling.after(standing.limit.amount)
         raise ValueError(
-            f"it would raise the task to {limit_text(raised)}, over its ceiling of {limit_text(standing.ceiling)}: "
+            f"it would raise the task to {limit_text(raised)}{_ABOVE}{limit_text(standing.ceiling)}: "
             f"{limit_text(room)} left"
         )
 

@@ -97,6 +97,16 @@ def _no_address(path: str) -> TurnedAway | None:
     return None
 
 
+def _without_slash(scope: Scope) -> Scope:
+    """The address of assistants as its route has it: some clients put a slash at the end, and their key is for this
+    address alone.
+    """
+    path = str(scope["path"])
+    if path == ASSISTANTS or path.rstrip("/") != ASSISTANTS:
+        return scope
+    return {**scope, "path": ASSISTANTS, "raw_path": ASSISTANTS.encode()}
+
+
 _PERMITS: Mapping[str, Permit] = {role: role for role in PERMITS}
 
 
@@ -228,6 +238,10 @@ _HOW_ASSISTANTS_ASK = (
     "assistants ask with a key of their own (`waystation keys make NAME --role assistant`) of this server's tenant, or "
     "on its machine with the token that `waystation serve` printed for them"
 )
+_FOR_ASSISTANTS_ALONE = (
+    f"an assistant's key is for {ASSISTANTS} alone, and this is another address: other programs and people ask with a "
+    "key of theirs (`waystation keys make NAME --role submit`)"
+)
 _WRONG_KEY = (
     "this opens no page: it is mistyped, of another run, of an assistant, or was revoked (`waystation keys list` shows "
     "them)"
@@ -284,6 +298,7 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
+        scope = _without_slash(scope)
         receive = _bounded(receive, most_bytes(str(scope["path"])))
         answer = _no_address(str(scope["path"])) or await self._answer(scope, receive, Headers(scope=scope))
         if isinstance(answer, TurnedAway):
@@ -371,6 +386,8 @@ class Guard:
         if path == ASSISTANTS:
             if known.proof and (known.role != "assistant" or known.tenant != self._access.tenant):
                 return TurnedAway(403, _HOW_ASSISTANTS_ASK)
+        elif known.role == "assistant":
+            return TurnedAway(403, _FOR_ASSISTANTS_ALONE)
         elif not known.may(wanted):
             return TurnedAway(403, f"this takes the role {wanted!r}, and yours is {known.role!r}")
         if not self._rates.taken(known.tenant, monotonic()):

@@ -1,9 +1,8 @@
 """`/v1`: tasks, reports, requests and sessions over HTTP, in the shapes of `--json`."""
 
-import asyncio
 import secrets
 from datetime import date
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
 from pydantic import Field, JsonValue
@@ -14,9 +13,9 @@ from waystation import __version__
 from waystation.adapters.clock import utc_now
 from waystation.client import Client
 from waystation.client.context import AgentAudits, FoundJson, MemoryWish
-from waystation.client.lookups import version_of
+from waystation.client.exports import load_report
 from waystation.client.remote import CALLS, VERSION_HEADER, Permit
-from waystation.client.task_json import CancelJson, ReportJson, SessionJson, TaskJson, ViewJson, report_json, task_json
+from waystation.client.task_json import CancelJson, ReportJson, SessionJson, TaskJson, ViewJson, task_json
 from waystation.domain.compaction.audit import ShownTranscript, shown
 from waystation.domain.compaction.history import view
 from waystation.domain.documents import Document
@@ -26,7 +25,6 @@ from waystation.domain.progress import Bill, Days, KnownSession, Spending
 from waystation.domain.signals import Answer
 from waystation.domain.task import TaskPhase
 from waystation.domain.value import UtcMoment, Value
-from waystation.markdown import as_html
 from waystation.serve.access import PROBLEM, Problem, Who
 from waystation.serve.bodies import (
     Asking,
@@ -50,6 +48,7 @@ from waystation.serve.bodies import (
     take_in,
     unless_refused,
 )
+from waystation.serve.exports import FILES, Making, ReportForm
 from waystation.serve.listeners import EVENT_STREAM, Feed
 from waystation.serve.principals import Principal
 from waystation.task_view import PendingApproval, Submitted, TaskFilter
@@ -72,6 +71,14 @@ def first_number(
     return after if last_event_id is None else int(last_event_id)
 
 
+Heartbeat = Annotated[
+    int | None,
+    Query(
+        ge=1,
+        le=15,
+        description="After so many seconds without an event, an event `alive`: scripts of pages do not see comments.",
+    ),
+]
 Feeding = Annotated[Feed, Depends(feed_of)]
 From = Annotated[int | None, Depends(first_number)]
 AgentPath = Annotated[str, Path(pattern="^[a-z0-9.-]{1,60}$", description="Id of the agent's step, like research-1.")]
@@ -179,24 +186,23 @@ async def post_deny(client: Asking, who: Who, task: TaskPath, given: Denial) -> 
     return unless_refused(await refuse(client, task, given, who))
 
 
-@v1.get("/tasks/{task}/report", response_model=ReportJson)
+@v1.get("/tasks/{task}/report", response_model=ReportJson, responses=FILES)
 async def get_report(
     client: Asking,
+    making: Making,
     task: TaskPath,
-    form: Annotated[Literal["json", "markdown", "html"], Query()] = "json",
+    form: ReportForm = "json",
     version: Annotated[int | None, Query()] = None,
 ) -> Response | ReportJson:
     """The report that was delivered last, or another version of it."""
-    progress = await client.reported(await client.resolve(task))
-    found = version_of(progress, version)
-    text = await client.report_text(found)
-    match form:
-        case "json":
-            return report_json(progress, found, text)
-        case "markdown":
-            return Response(text, media_type="text/markdown")
-        case "html":
-            return Response(await asyncio.to_thread(as_html, text), media_type="text/html")
+    found = await load_report(client, await client.resolve(task), version)
+    return await making.answer(found, form)
+
+
+@v1.get("/tasks/{task}/draft", response_model=ReportJson, responses=FILES)
+async def get_draft(client: Asking, making: Making, task: TaskPath, form: ReportForm = "json") -> Response | ReportJson:
+    """What a task that works would deliver if it ended now. It is redacted on the spot, which takes seconds."""
+    return await making.answer(await making.draft(client, await client.resolve(task)), form)
 
 
 @v1.get("/tasks/{task}/bill")
@@ -235,7 +241,9 @@ async def get_agent_view(client: Asking, task: TaskPath, agent: AgentPath) -> Vi
     response_class=StreamingResponse,
     responses={204: {"description": "It is over, and every event of it was had."}},
 )
-async def get_task_events(request: Request, client: Asking, feed: Feeding, task: TaskPath, begin: From) -> Response:
+async def get_task_events(
+    request: Request, client: Asking, feed: Feeding, task: TaskPath, begin: From, heartbeat: Heartbeat = None
+) -> Response:
     """What happens to a task, as server-sent events, from its first event on; it ends with the task.
 
     The id of each is a number of the store: who comes back with `Last-Event-ID` has each event once, and by 204 that
@@ -245,14 +253,16 @@ async def get_task_events(request: Request, client: Asking, feed: Feeding, task:
     after = await feed.begun(begin, 0)
     if await client.is_over(task_id) and not (await client.events(after, task_id, 1)).events:
         return Response(status_code=204)
-    return StreamingResponse(feed.stream(after, task_id, request.state.still), media_type=EVENT_STREAM)
+    return StreamingResponse(feed.stream(after, task_id, request.state.still, heartbeat), media_type=EVENT_STREAM)
 
 
 @v1.get("/events", response_class=StreamingResponse)
-async def get_events(request: Request, client: Asking, feed: Feeding, begin: From) -> Response:
+async def get_events(
+    request: Request, client: Asking, feed: Feeding, begin: From, heartbeat: Heartbeat = None
+) -> Response:
     """What happens to all tasks, from now on unless `after` or `Last-Event-ID` says from where."""
     after = await feed.begun(begin, await client.newest_event())
-    return StreamingResponse(feed.stream(after, None, request.state.still), media_type=EVENT_STREAM)
+    return StreamingResponse(feed.stream(after, None, request.state.still, heartbeat), media_type=EVENT_STREAM)
 
 
 @v1.get("/approvals")

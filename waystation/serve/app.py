@@ -47,6 +47,7 @@ from waystation.domain.foreign import plain
 from waystation.domain.memory import Excerpt, MemoryQuery
 from waystation.serve.access import ASSISTANTS, MOST_BODY_BYTES, Guard, SignIn, problem_response
 from waystation.serve.bodies import fault_words, faults_line
+from waystation.serve.exports import ReportMaker
 from waystation.serve.listeners import Feed
 from waystation.serve.patience import PatientProtocol
 from waystation.serve.principals import Identities
@@ -143,7 +144,7 @@ def application(site: Site, client: Client, tenant: str, asked: LetIn) -> ASGIAp
         redirect_slashes=False,
         lifespan=lasting,
     )
-    app.state.tenants, app.state.access = tenants, signs_in
+    app.state.tenants, app.state.access, app.state.reports = tenants, signs_in, ReportMaker()
     app.include_router(site.api)
     app.include_router(site.pages)
     app.mount("/static", StaticFiles(directory=site.files))
@@ -158,7 +159,7 @@ def application(site: Site, client: Client, tenant: str, asked: LetIn) -> ASGIAp
 def _tell_errors(app: FastAPI, site: Site) -> None:
     async def told(request: Request, error: Exception) -> Response:
         """The error as a problem, and on a page where a page was asked for."""
-        problem = _problem(error)
+        problem = problem_of(error)
         return problem_response(*problem) if request.url.path.startswith("/v1/") else site.failed(request, *problem)
 
     async def broken(request: Request, error: Exception) -> Response:
@@ -187,7 +188,8 @@ def _for_assistants(assistants: MCPServer[Any] | None) -> list[BaseRoute]:
     ).routes
 
 
-def _problem(error: Exception) -> tuple[int, str, str]:
+def problem_of(error: Exception) -> tuple[int, str, str]:
+    """Status, title and detail of an answer that tells of this error."""
     match error:
         case HTTPException():
             return _refusal(error.status_code, str(error.detail))

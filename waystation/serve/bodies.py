@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
-from waystation.adapters.documents.sources import Loaded, Named, load_documents, unique_names
+from waystation.adapters.documents.sources import Loaded, Named, citable, load_documents, unique_names
 from waystation.client import Client
 from waystation.client.remote import ClientCall
 from waystation.client.sessions import CONTROL, ForkWish
@@ -20,7 +20,8 @@ from waystation.client.task_json import CancelJson
 from waystation.domain.amount import UNLIMITED, Amount, Limit, bounded_limit, read_limit
 from waystation.domain.approvals import Verified
 from waystation.domain.budget import Mode
-from waystation.domain.documents import MOST_OF_A_TASK
+from waystation.domain.details import fields_of_grant
+from waystation.domain.documents import MOST_OF_A_TASK, LeftOut
 from waystation.domain.errors import BadInput, WaystationError
 from waystation.domain.foreign import ServerNames, one_line, plain
 from waystation.domain.memory import Excerpt, MemoryQuery
@@ -46,8 +47,8 @@ MOST_AT_ONCE, COUNTS = 5_000, frozenset({"most", "count", "limit"})
 """Tasks, sessions or events in one answer to a client."""
 LONGEST_NAME, NAMES = 200, frozenset({"task_id", "prefix", "session", "agent", "request_id"})
 MOST_NUMBER = 10**15 - 1
-LONGEST_UPLOAD_NAME = 200
-"""Bytes. File systems take 255."""
+LONGEST_UPLOAD_NAME, LONGEST_READ_NAME = 200, 100
+"""Bytes of what a document is called after, of which file systems take 255; characters under which it is read."""
 
 
 class ByTenant(Protocol):
@@ -187,33 +188,48 @@ def written_limit(text: str | None) -> Limit | None:
         raise BadInput(str(error)) from error
 
 
-async def uploaded(files: Sequence[UploadFile]) -> tuple[SourceDocument, ...]:
-    """Their texts, read as those of `submit --docs` are. Raises BadInput.
+async def uploaded(files: Sequence[UploadFile]) -> Loaded:
+    """Their texts, read as those of `submit --docs` are, and what of them cannot be used, by the names that they came
+    with. Raises BadInput where nothing can be used.
 
     Folders in a file's name lead nowhere; they only tell files of the same name apart.
     """
     if not files:
-        return ()
+        return Loaded(documents=())
     given = [file_path(file.filename or "") for file in files]
     with TemporaryDirectory() as folder:
         for number, file in enumerate(files):
             own = File(folder) / str(number)
             own.mkdir()
-            (own / given[number].rpartition("/")[2]).write_bytes(await file.read())
+            (own / _short(given[number].rpartition("/")[2])).write_bytes(await file.read())
         try:
             loaded = await run_in_threadpool(load_documents, [File(folder)])
         except BadInput as error:
             raise BadInput(_as_given(str(error), folder, len(files))) from None
-    if loaded.left_out:
-        raise BadInput("; ".join(f"{_without_folder(one.name)}: {one.reason}" for one in loaded.left_out))
-    paths = [given[int(one.name.partition("/")[0])] if "/" in one.name else given[0] for one in loaded.documents]
+    paths = [given[_number(one.name)] for one in loaded.documents]
     names = unique_names([Named(path.rpartition("/")[2], path) for path in paths])
-    return tuple(one.model_copy(update={"name": name}) for one, name in zip(loaded.documents, names, strict=True))
+    documents = [one.model_copy(update={"name": name}) for one, name in zip(loaded.documents, names, strict=True)]
+    called = {one.name: name for one, name in zip(loaded.documents, names, strict=True)}
+    left_out = [one.model_copy(update={"name": _left_out_name(one.name, called, given)}) for one in loaded.left_out]
+    return Loaded(documents=tuple(documents), left_out=tuple(left_out))
 
 
-def _without_folder(name: str) -> str:
-    """The name that it had before it got a folder of its own."""
-    return name.partition("/")[2] or name
+def _short(name: str) -> str:
+    """Of a long name the end, where its kind is: of a longer path the number would be cut off."""
+    return name if len(name) <= LONGEST_READ_NAME else f"long{name[-LONGEST_READ_NAME:]}"
+
+
+def _number(name: str) -> int:
+    """Of the file: each has a folder of its own, which is called so."""
+    return int(name.partition("/")[0])
+
+
+def _left_out_name(name: str, called: Mapping[str, str], given: Sequence[str]) -> str:
+    """Of a part of a document, as that is called now; of a file, as it was given."""
+    for document, its_name in called.items():
+        if name.startswith(f"{document}, "):
+            return f"{its_name}{name.removeprefix(document)}"
+    return citable(given[_number(name)])
 
 
 def _as_given(words: str, folder: str, files: int) -> str:
@@ -239,16 +255,31 @@ def _path_part(given: str) -> str:
 async def take_in(client: Client, tenant: str, new: NewTask, request_id: str) -> Submitted:
     """Submit it. Raises BadInput where there is nothing to work on, and as `Client.submit` does."""
     session = own_session(request_id) if new.session is None else new.session
-    documents = new.documents or await client.documents_of_session(session)
+    documents = await documents_for(client, session, new.documents)
+    return await client.submit(request_for(tenant, new, session, request_id), documents)
+
+
+async def documents_for(client: Client, session: str, given: Sequence[SourceDocument]) -> Sequence[SourceDocument]:
+    """Those that were given, else those of the session's newest task. Raises BadInput where there are none."""
+    documents = given or await client.documents_of_session(session)
     if not documents:
         raise BadInput("give the documents to work on, or the session of an earlier task to go on with those of it")
+    return documents
+
+
+def request_for(
+    tenant: str, new: NewTask, session: str, request_id: str, left_out: Sequence[LeftOut] = ()
+) -> TaskRequest:
+    """What is submitted. `left_out`: what was given with the documents and is in none. Raises BadInput, ValidationError
+    for its budget.
+    """
     told = new.model_dump(
         include={"question", "instructions", "accept", "mode", "review_plan", "procedures", "servers"}
     )
-    request = TaskRequest.model_validate(
-        {**told, "tenant": tenant, "session": session, "request_id": request_id, "budget": written_limit(new.budget)}
+    whose = {"tenant": tenant, "session": session, "request_id": request_id}
+    return TaskRequest.model_validate(
+        {**told, **whose, "budget": written_limit(new.budget), "left_out": tuple(left_out)}
     )
-    return await client.submit(request, documents)
 
 
 async def usual_terms(client: Client, tenant: str) -> TaskTerms | None:
@@ -262,13 +293,40 @@ async def usual_terms(client: Client, tenant: str) -> TaskTerms | None:
 
 async def limit_session(client: Client, session: str, budget: str | None) -> Limit:
     """What all tasks of a session may spend together from now on; without a budget no limit. Raises BadInput."""
-    least = Amount(tokens=LOWEST_BUDGET, micro_usd=LOWEST_BUDGET_MICRO_USD)
-    try:
-        limit = Limit() if budget is None or budget == UNLIMITED else bounded_limit(budget, least)
-    except ValueError as error:
-        raise BadInput(f"a session's budget is {error}") from error
+    limit = session_limit(budget)
     await client.set_session_limit(session, limit)
     return limit
+
+
+_LEAST_BUDGET = Amount(tokens=LOWEST_BUDGET, micro_usd=LOWEST_BUDGET_MICRO_USD)
+
+
+def session_limit(budget: str | None) -> Limit:
+    """As it was written; nothing or `unlimited`: no limit. Raises BadInput."""
+    if budget is None or budget == UNLIMITED:
+        return Limit()
+    return _bounded("a session's budget", budget, _LEAST_BUDGET)
+
+
+def task_budget(written: str) -> Limit | None:
+    """As it was written; nothing: what the settings say. Raises BadInput."""
+    return _bounded("a budget", written, _LEAST_BUDGET) if written else None
+
+
+def granted_limit(written: str) -> Limit | None:
+    """As it was written; nothing: what was asked for. Raises BadInput."""
+    if not written:
+        return None
+    limit = _bounded("an amount", written, Amount())
+    fields_of_grant(limit.amount)  # which says what an amount of nothing would be
+    return limit
+
+
+def _bounded(what: str, written: str, least: Amount) -> Limit:
+    try:
+        return bounded_limit(written, least)
+    except ValueError as error:
+        raise BadInput(f"{what} is {error}") from error
 
 
 async def stop(client: Client, task: str) -> CancelJson:

@@ -26,6 +26,8 @@ ALIVE_SECONDS = 15.0
 RETRY = b"retry: 1000\n\n"
 """Milliseconds until a browser comes back."""
 ALIVE = b":\n\n"
+HEARTBEAT = b"event: alive\ndata: {}\n\n"
+"""The same for a page, which no browser tells of a comment."""
 
 
 class _NotKnown(BadInput):
@@ -90,22 +92,25 @@ class Feed:
             )
         return asked
 
-    async def stream(self, after: int, task_id: str | None, still: StillMay = always) -> AsyncGenerator[bytes]:
+    async def stream(
+        self, after: int, task_id: str | None, still: StillMay = always, heartbeat: float | None = None
+    ) -> AsyncGenerator[bytes]:
         """Events of all tasks; or of one, until it ends. Where the store goes away, or whoever listens may ask no more,
-        that is said, and it ends.
+        that is said, and it ends. `heartbeat`: after so many seconds without an event, an event says so.
         """
+        seconds, alive = (ALIVE_SECONDS, ALIVE) if heartbeat is None else (heartbeat, HEARTBEAT)
         yield RETRY
         try:
             async with self._listened():
                 while True:
                     page = None
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(ALIVE_SECONDS):
+                        async with asyncio.timeout(seconds):
                             page = await self.next(after, task_id)
                     if not await still():
                         raise _NotKnown("the key was revoked, or the token has expired: listen again with another one")
                     if page is None:
-                        yield ALIVE
+                        yield alive
                         continue
                     for one in page.events:
                         yield b"id: %d\ndata: %s\n\n" % (one.number, one.model_dump_json().encode())

@@ -18,6 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from waystation.adapters.clock import utc_now
 from waystation.adapters.reports.page import report_body
 from waystation.client import Client
+from waystation.client.exports import FoundReport
 from waystation.domain.agent_run import unanswered_text
 from waystation.domain.amount import amount_text, cents, dollars, limit_text, used_text
 from waystation.domain.approvals import plan_waits
@@ -199,6 +200,11 @@ async def exported_of(client: Client, view: TaskView) -> ExportedReport | None:
     text, version = await client.report_text(progress.readable), progress.readable.number
     imprint = Imprint(task_id=progress.task_id, phase=progress.phase, version=version)
     return await run_in_threadpool(lambda: exported_report(stored_report(text), imprint))
+
+
+def exported(found: FoundReport) -> ExportedReport:
+    """A report or a draft that was looked up. In a thread: it may be long."""
+    return exported_report(stored_report(found.report.report), found.imprint)
 
 
 async def report_markup(exported: ExportedReport, task_id: str, kind: Literal["pages", "file"] = "pages") -> Markup:

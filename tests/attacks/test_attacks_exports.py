@@ -1,0 +1,135 @@
+"""Reports and drafts as files, from the API and the pages; and the heartbeat that scripts of pages hear."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from io import BytesIO
+from pathlib import Path
+from zipfile import ZipFile
+
+import httpx2
+import pytest
+
+from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE, keep_running_task
+from tests.ended_tasks import keep_ended_task
+from waystation.client import Client
+from waystation.domain.amount import Limit
+from waystation.domain.plan import standard_plan
+from waystation.domain.progress import not_begun
+from waystation.domain.task import TaskPhase
+from waystation.serve.app import LetIn, application
+from waystation.serve.listeners import Feed
+from waystation.settings import Settings
+from waystation.task_view import Draft, TaskView
+
+DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
+    return Settings(home=tmp_path / "home", offline=True)
+
+
+class Drafting(Client):
+    """Has a draft at once, and says how many are made at one moment."""
+
+    at_once = most_at_once = 0
+
+    async def draft(self, task_id: str) -> Draft:
+        """See base class."""
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await asyncio.sleep(0.02)
+        self.at_once -= 1
+        return Draft(phase=TaskPhase.WORKING, markdown=f"# Harbours of {task_id}\n\nOne was closed.\n")
+
+    async def last_known(self, task_id: str) -> TaskView:
+        """See base class: its steps are known."""
+        view = await super().last_known(task_id)
+        steps = tuple(not_begun(step, Limit(tokens=9_000), skipped=False) for step in standard_plan("Which?").steps)
+        return view.model_copy(update={"progress": view.progress.model_copy(update={"steps": steps})})
+
+
+@asynccontextmanager
+async def drafting(settings: Settings) -> AsyncGenerator[tuple[Drafting, httpx2.AsyncClient]]:
+    async with await Drafting.connect(settings) as client:
+        transport = httpx2.ASGITransport(app=application(SITE, client, settings.tenant, LetIn(ACCESS)))
+        async with httpx2.AsyncClient(transport=transport, base_url=HERE, headers=BEARER) as asking:
+            yield client, asking
+
+
+async def test_a_report_and_a_draft_are_had_as_pdf_and_docx_under_a_name(settings: Settings) -> None:
+    ended = await keep_ended_task(settings)
+    running = await keep_running_task(settings)
+    async with drafting(settings) as (_, asking):
+        for path, name in ((f"/v1/tasks/{ended}/report", ended), (f"/v1/tasks/{running}/draft", f"{running}-draft")):
+            pdf, docx = [await asking.get(path, params={"form": form}) for form in ("pdf", "docx")]
+            assert [pdf.headers["content-type"], docx.headers["content-type"]] == ["application/pdf", DOCX]
+            named = [one.headers["content-disposition"] for one in (pdf, docx)]
+            assert named == [f'attachment; filename="{name}.{form}"' for form in ("pdf", "docx")]
+            assert pdf.content.startswith(b"%PDF-")
+            words = ZipFile(BytesIO(docx.content)).read("word/document.xml").decode()
+            assert ("Report" if path.endswith("report") else "One was closed.") in words
+        draft, text = [await asking.get(f"/v1/tasks/{running}/draft", params=one) for one in ({}, {"form": "markdown"})]
+        none = await asking.get(f"/v1/tasks/{ended}/report?form=odt")
+        missing = await asking.get(f"/v1/tasks/{running}/report?form=pdf")
+    assert text.text == f"# Harbours of {running}\n\nOne was closed.\n"
+    assert draft.json() == {
+        "task_id": running,
+        "phase": "working",
+        "version": None,
+        "report": text.text,
+        "versions": [],
+    }
+    assert (none.status_code, missing.status_code) == (422, 400)
+
+
+async def test_the_page_of_a_task_leads_to_its_draft_while_it_works_and_to_files_of_its_report(
+    settings: Settings,
+) -> None:
+    ended = await keep_ended_task(settings)
+    running = await keep_running_task(settings)
+    async with drafting(settings) as (_, asking):
+        over, working = [(await asking.get(f"/tasks/{one}")).text for one in (ended, running)]
+        draft = await asking.get(f"/tasks/{running}/draft")
+    links = {form: f'href="/v1/tasks/{ended}/report?form={form}" download' in over for form in ("pdf", "docx")}
+    assert links == {"pdf": True, "docx": True}
+    assert (f'href="/tasks/{running}/draft"' in working, "/draft" in over) == (True, False)
+    assert (draft.status_code, "One was closed." in draft.text) == (200, True)
+    leads = re.findall(r'href="(/v1/tasks/[^"]+/draft[^"]*)"', draft.text)
+    assert leads == [f"/v1/tasks/{running}/draft{form}" for form in
+                     ("?form=pdf", "?form=docx", "?form=markdown", "?form=html", "")]  # fmt: skip
+
+
+async def test_a_task_without_work_says_that_it_has_no_draft_and_drafts_are_made_one_at_a_time(
+    settings: Settings,
+) -> None:
+    running = await keep_running_task(settings)
+    async with drafting(settings) as (client, asking):
+        await asyncio.gather(*(asking.get(f"/v1/tasks/{running}/draft") for _ in range(4)))
+        assert client.most_at_once == 1
+    async with await Client.connect(settings) as client:
+        transport = httpx2.ASGITransport(app=application(SITE, client, settings.tenant, LetIn(ACCESS)))
+        async with httpx2.AsyncClient(transport=transport, base_url=HERE, headers=BEARER) as asking:
+            answer = await asking.get(f"/v1/tasks/{running}/draft")
+    assert (answer.status_code, "has no draft yet" in answer.json()["detail"]) == (400, True)
+
+
+async def test_who_asks_for_a_heartbeat_hears_an_event_when_nothing_happens_and_others_a_comment(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waystation.serve.listeners.ALIVE_SECONDS", 0.05)
+    await keep_ended_task(settings)
+    async with await Client.connect(settings) as client:
+        feed, newest = Feed(client), await client.newest_event()
+        for heartbeat, heard in ((0.05, b"event: alive\ndata: {}\n\n"), (None, b":\n\n")):
+            stream = feed.stream(newest, None, heartbeat=heartbeat)
+            assert [await anext(stream) for _ in range(3)][1:] == [heard, heard]
+            await stream.aclose()
+    async with drafting(settings) as (_, asking):
+        page = await asking.get("/")
+        answers = [await asking.get(f"/v1/events?heartbeat={one}") for one in ("0", "16", "x")]
+    assert re.search(r'data-events="/v1/events\?after=\d+&amp;heartbeat=5"', page.text)
+    assert {answer.status_code for answer in answers} == {422}

@@ -1,0 +1,149 @@
+"""The pages in this process, over a store that is real and a server of Temporal that is not there: a client of tests
+says what waits and takes what is handed in, so that a browser meets every state within seconds.
+"""
+
+import asyncio
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from socket import create_server
+
+from tests.attacks.test_attacks_pages import SITE
+from waystation.client import Client
+from waystation.domain.amount import Amount, bounded_limit
+from waystation.domain.approvals import By
+from waystation.domain.errors import Unreachable
+from waystation.domain.signals import Answer
+from waystation.domain.task import Approval, SourceDocument, TaskPhase, TaskRequest, TaskRow
+from waystation.serve.access import SignIn
+from waystation.serve.app import LetIn, SiteServer, application
+from waystation.settings import Settings
+from waystation.task_view import PendingApproval, Submitted, TaskView
+
+NO_TIME = timedelta()
+NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
+MOST = bounded_limit("50k", Amount(tokens=1)).amount
+
+
+def asked(number: int) -> Approval:
+    """A request for money."""
+    amount = Amount(tokens=5_000 * number)
+    return Approval(request_id=f"writing-{number}", agent="writing", asked=amount, requested_at=NOON)
+
+
+class DeskClient(Client):
+    """Tasks that are at work wait for answers to `requests`, which refuse what is over 50,000 tokens."""
+
+    requests: tuple[Approval, ...] = ()
+    away = False
+    taken: TaskRequest | None = None
+    given: Sequence[SourceDocument] = ()
+
+    async def submit(
+        self, request: TaskRequest | TaskRow, documents: Sequence[SourceDocument], *, start_timeout: timedelta = NO_TIME
+    ) -> Submitted:
+        """See base class: it is stored, and no more."""
+        if self.away:
+            raise Unreachable("no Temporal server answers at 127.0.0.1:9: start one with `waystation up`")
+        row = request if isinstance(request, TaskRow) else await self.prepare(request)
+        self.taken, self.given = row.request, documents
+        await self._store.register(row, documents)
+        return Submitted(task_id=row.ref.task_id, workflow_id="w", run_id=None, ui_url=None)
+
+    async def rename(self, task_id: str, title: str) -> None:
+        """As a worker does that admits it."""
+        await self._store.admit(task_id, title)
+
+    async def progress(self, task_id: str) -> TaskView:
+        """See base class."""
+        if await self.is_over(task_id):
+            return await super().progress(task_id)
+        return self._waiting(await self._view_or_stored(await self._own(task_id)))
+
+    async def last_known(self, task_id: str) -> TaskView:
+        """See base class."""
+        return await self.progress(task_id)
+
+    def _waiting(self, view: TaskView) -> TaskView:
+        update: dict[str, object] = {"approvals": self.requests}
+        update |= {"phase": TaskPhase.PAUSED} if self.requests else {}
+        return view.model_copy(update={"progress": view.progress.model_copy(update=update), "remark": ""})
+
+    async def approvals(self, session: str | None = None) -> tuple[PendingApproval, ...]:
+        """See base class."""
+        if self.away:
+            raise Unreachable("no Temporal server answers at 127.0.0.1:9: start one with `waystation up`")
+        working = [one for one in await self.tasks() if not one.progress.phase.over][-1:]
+        return tuple(
+            PendingApproval(task_id=one.progress.task_id, title=one.progress.title, approval=request)
+            for one in working
+            for request in self.requests
+        )
+
+    async def approve(
+        self, task_id: str, *, request_id: str | None = None, amount: Amount | None = None, by: By = "", note: str = ""
+    ) -> Answer:
+        """See base class."""
+        if amount is not None and amount.tokens > MOST.tokens:
+            reason = "it would raise the task to 900,000 tokens, over its ceiling of 650,000 tokens: 50,000 tokens left"
+            return Answer(outcome="refused", reason=reason)
+        self.requests = tuple(one for one in self.requests if one.request_id != request_id)
+        return Answer(outcome="approved", reason="")
+
+
+class Pages:
+    """A server that runs in a thread of its own."""
+
+    def __init__(self, settings: Settings, port: int) -> None:
+        self.address = f"http://127.0.0.1:{port}"
+        self._settings, self._port = settings, port
+        self._access = SignIn(token="t" * 43, port=port)
+        self._ready = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._serving: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._run)
+        self.client: DeskClient
+
+    @property
+    def signed_in(self) -> str:
+        """The address that signs a browser in."""
+        return f"{self.address}/?token={self._access.token}"
+
+    def _run(self) -> None:
+        self._loop.run_until_complete(self._serve())
+        self._loop.close()
+
+    async def _serve(self) -> None:
+        async with await DeskClient.connect(self._settings) as self.client:
+            app = application(SITE, self.client, self._settings.tenant, LetIn(self._access))
+            with create_server(("127.0.0.1", self._port)) as listener:
+                self._serving = asyncio.create_task(SiteServer(app).until_cancelled(listener))
+                self._ready.set()
+                await asyncio.gather(self._serving, return_exceptions=True)
+
+    def happen(self, task_id: str, title: str) -> None:
+        """Something happens to a task: it is called otherwise from now on, and an event says that it changed."""
+        asyncio.run_coroutine_threadsafe(self.client.rename(task_id, title), self._loop).result(60)
+
+    def start(self) -> None:
+        """Until it listens."""
+        self._thread.start()
+        self._ready.wait(60)
+
+    def stop(self) -> None:
+        """And wait until it has ended."""
+        if self._serving is not None:
+            self._loop.call_soon_threadsafe(self._serving.cancel)
+        self._thread.join(60)
+
+
+@contextmanager
+def pages_served(settings: Settings, port: int) -> Generator[Pages]:
+    """A server as long as the block lasts."""
+    pages = Pages(settings, port)
+    pages.start()
+    try:
+        yield pages
+    finally:
+        pages.stop()
