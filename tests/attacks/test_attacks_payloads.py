@@ -5,7 +5,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.converter import ActivitySerializationContext, SerializationContext, WorkflowSerializationContext
 
 from waystation.adapters.keys import Sealer
-from waystation.adapters.temporal.codec import ENCODING, ENCRYPTED, KEY_ID, OLD_CONTEXT, WORKFLOW, PayloadEncryption
+from waystation.adapters.temporal.codec import ENCODING, ENCRYPTED, KEY_ID, WORKFLOW, PayloadEncryption
 from waystation.domain.errors import WrongKey
 
 KEY = Sealer(bytes(range(32)), "payloads")
@@ -41,14 +41,6 @@ async def test_a_payload_that_says_it_were_of_another_one_or_of_none_does_not_op
     for codec in (CODEC, CODEC.with_context(of("task-2"))):
         with pytest.raises(WrongKey):
             await codec.decode([moved])
-
-
-async def test_payloads_of_before_are_still_read() -> None:
-    old = Payload(
-        metadata={ENCODING: ENCRYPTED, KEY_ID: KEY.key_id.encode()},
-        data=KEY.seal(PLAIN.SerializeToString(), OLD_CONTEXT),
-    )
-    assert await CODEC.with_context(of("task-1")).decode([old]) == [PLAIN]
 
 
 async def test_what_an_activity_gets_is_bound_to_the_workflow_that_asks_for_it() -> None:
