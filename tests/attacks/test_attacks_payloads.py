@@ -5,7 +5,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.converter import ActivitySerializationContext, SerializationContext, WorkflowSerializationContext
 
 from waystation.adapters.keys import Sealer
-from waystation.adapters.temporal.codec import ENCODING, ENCRYPTED, KEY_ID, WORKFLOW, PayloadEncryption
+from waystation.adapters.temporal.codec import ENCODING, WORKFLOW, PayloadEncryption
 from waystation.domain.errors import WrongKey
 
 KEY = Sealer(bytes(range(32)), "payloads")
