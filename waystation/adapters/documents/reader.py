@@ -50,7 +50,9 @@ class _Announced:
     """A pipe in which the child says which attachment of an e-mail it begins to read."""
 
     def __enter__(self) -> Self:
-        self._exit, self.entrance = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._exit, self.entrance = os.pipe()
+        for end in (self._exit, self.entrance):
+            os.set_blocking(end, False)
         return self
 
     def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
