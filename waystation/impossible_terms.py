@@ -25,8 +25,8 @@ from waystation.domain.presets import REQUEST, Choices
 from waystation.domain.roles import Role
 from waystation.domain.task import TaskRequest
 
-PROMPT_TOKENS = 2_550
-"""System prompt and tools of the role with the longest ones (analysis), as estimated; a test compares it with them."""
+PROMPT_TOKENS = 2_750
+"""System prompt and tools of the role with the longest ones (research), as estimated; a test compares it with them."""
 CONTRACT_TOKENS = 300
 """What the first message of a step in a new session says beside what was asked: its goal, a dozen documents."""
 

@@ -29,7 +29,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_settings import NoDecode
 
-from waystation.domain.amount import WRITTEN, read_limit, read_tokens
+from waystation.domain.amount import WRITTEN, Limit, read_limit, read_tokens
 from waystation.domain.endpoints import Capabilities, Endpoints, NamedEndpoint, base_url
 from waystation.domain.errors import BadInput
 from waystation.domain.models import AT, LEAST_THINKING, Effort, ThinkingSetting, located
@@ -48,6 +48,8 @@ def _read_limit(written: object) -> object:
             return read_limit(written)
         case bool() | float() | list() | dict():
             raise ValueError(f"write {WRITTEN}")
+        case int():
+            return Limit(tokens=written)
         case _:
             return written
 

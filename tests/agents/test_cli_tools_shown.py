@@ -49,7 +49,7 @@ def test_the_tools_of_each_agent_stand_with_what_is_hidden_and_why(
     assert run(["show", TASK, "--tools", "--json"]) == 0
     research, writing = TypeAdapter(list[AgentTools]).validate_json(capsys.readouterr().out)
     assert (research.agent, research.phase, writing.agent) == ("research-1", "executing", "writing")
-    assert research.tokens <= research.budget == 4_000
+    assert research.tokens <= research.budget == 5_000
     assert [tool.limits for tool in research.shown if tool.limits] == [("url an address in no domain at all",)]
     assert {tool.name: tool.reason for tool in research.hidden} == {
         "calculate": "the settings deny compute",

@@ -63,7 +63,7 @@ def names(toolbox: Toolbox) -> set[str]:
 
 async def test_an_agent_sees_what_fits_into_the_budget_and_can_always_hand_in(office: Office) -> None:
     desk = replace(office.desk, tables=office.tables)
-    usual, none = await box(office, desk), await box(office, replace(desk, policy=ToolPolicy(tokens=0)))
+    usual, none = [await box(office, replace(desk, policy=ToolPolicy(tokens=tokens))) for tokens in (2_000, 0)]
     assert {"search_documents", "read_document", "take_note", "submit_findings"} < names(usual)
     assert not {"query_table", "delegate"} & names(usual)
     assert names(none) == none.ending == {"submit_findings"}

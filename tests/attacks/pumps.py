@@ -17,7 +17,7 @@ _TREE = import_module("re._parser")
 _PROBES = "a0A_ -.\n\"'<>/:,;|=[](){}#*!?\\@+$\t~x1fé漢1Z&\x00"
 """What a set of characters that excludes some is asked for, in this order."""
 _FAILING = ("", "!", "\x00", "\n", "\n\x00", "a", " ", '"', "<", "é")
-_OF_RE2 = ((r"\p{L}", "A-Za-zé漢"), (r"\p{N}", "0-9"), (r"\p{Nd}", "0-9"), (r"\z", r"\Z"))
+_OF_RE2 = ((r"\p{L}", "A-Za-zé漢"), (r"\p{Lu}", "A-ZÉ"), (r"\p{N}", "0-9"), (r"\p{Nd}", "0-9"), (r"\z", r"\Z"))
 MOST_REPEATED = 3
 MOST_DIGITS = 1_000
 """That one repetition of a number has. `int` reads 4,300."""

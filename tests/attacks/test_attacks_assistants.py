@@ -413,7 +413,7 @@ async def test_its_token_opens_its_own_address_alone(settings: Settings) -> None
     task = await keep_task(settings, OTHER, spent=1)
     async with over_http(settings) as asking:
         asking.headers.update({"Authorization": f"Bearer {ACCESS.assistants_token}"})
-        others = [await asking.get(path) for path in ("/v1/tasks", f"/v1/tasks/{task}/report", "/", "/mcp/", "/mcpx")]
+        others = [await asking.get(path) for path in ("/v1/tasks", f"/v1/tasks/{task}/report", "/", "/mcp/x", "/mcpx")]
         grant = await asking.post(f"/v1/tasks/{task}/approve", json={"request_id": "q1"})
         spelled = [await asking.post(f"/mcp{end}", json={}) for end in ("%0A", "%0D%0A", "/%0A")]
         signed_in = await asking.get("/", params={"token": ACCESS.assistants_token})

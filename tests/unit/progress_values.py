@@ -49,7 +49,8 @@ DENIED = Approval(
 def step(step_id: str, state: str, /, **changes: object) -> StepProgress:
     role = step_id.partition("-")[0]
     values = {"id": step_id, "role": role, "title": f"The {role}", "state": state, "legs": 0, "usage": Usage()}
-    return StepProgress.model_validate({**values, **changes})
+    amounts = {name: {"tokens": value} for name, value in changes.items() if isinstance(value, int) and name != "legs"}
+    return StepProgress.model_validate({**values, **changes, **amounts})
 
 
 def compaction(status: Status = Status.COMPRESSED) -> AgentCompaction:

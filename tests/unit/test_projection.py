@@ -134,10 +134,10 @@ def test_reasons_say_what_hides_a_tool() -> None:
 @pytest.mark.parametrize(
     ("policy", "window", "budget"),
     [
-        (ToolPolicy(), 200_000, 2_000),
-        (ToolPolicy(more=True), 200_000, 4_000),
+        (ToolPolicy(), 200_000, 2_500),
+        (ToolPolicy(more=True), 200_000, 5_000),
         (ToolPolicy(more=True), 12_000, 3_000),
-        (ToolPolicy(more=True), 4_000, 2_000),
+        (ToolPolicy(more=True), 4_000, 2_500),
         (ToolPolicy(tokens=0, more=True), 200_000, 0),
     ],
 )

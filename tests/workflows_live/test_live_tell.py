@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
+from tests.agents.office import without_statuses
 from tests.crew import CREW_PLAN, Call, Crew, Gate, terms, tight
 from tests.delegating import HAND_IN, DelegatingCrew, delegate, delegating
 from tests.readers import ANYONE
@@ -53,7 +54,8 @@ async def until_kept(task: Task, count: int) -> None:
 async def heard(counter: Counter, agent: str) -> list[Message]:
     """What was said to an agent beside its contract and its results."""
     said = (await counter.store.load(f"{counter.task().id}/{agent}", ANYONE)).messages
-    return [message for message in said[1:] if message.role == "user" and not message.tool_results]
+    spoken = [message for message in without_statuses(said[1:]) if message.role == "user"]
+    return [message for message in spoken if not message.tool_results]
 
 
 async def test_every_agent_hears_each_message_once_word_for_word_at_its_next_turn(

@@ -50,6 +50,17 @@ _KNOWN_FIELD = proven(
     re.IGNORECASE,
 )
 _PART_BEGINS = proven(rb"^--([^\r\n]{1,200})\r?\n(?=content-)", re.IGNORECASE | re.MULTILINE)
+_BREAKS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    errors.MessageError,
+)
+"""What the library's parsers of headers raise at what they do not expect."""
 _SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
 _Part = Message
@@ -276,7 +287,7 @@ def _shown(name: str, raw: object) -> str:
         try:
             shown = parser(name, value)
             break
-        except Exception:  # noqa: BLE001 they raise nearly anything at what they do not expect
+        except _BREAKS:
             continue
     return " ".join(shown.translate(_SURROGATES).split())
 
