@@ -174,18 +174,19 @@ class TurnNumbers:
     """
 
     known: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
-    """Turns by what was said, by agent."""
+    """Turns by what was said, by agent and what its first message says: agents of several tasks may be called alike."""
     _lock: Lock = field(default_factory=Lock)
 
     def of(self, agent: str, body: Mapping[str, JsonValue]) -> int:
         """The number of this request's turn, from 1."""
-        digest = hashlib.sha256()
+        digest, first = hashlib.sha256(), ""
         for message in _objects(body["messages"]):
             for block in _objects(message["content"]):
                 if not is_status(block):
                     digest.update(json.dumps([message["role"], _unmarked(block)[0]], sort_keys=True).encode())
+                    first = first or digest.hexdigest()
         with self._lock:
-            turns = self.known.setdefault(agent, {})
+            turns = self.known.setdefault(f"{agent} {first}", {})
             return turns.setdefault(digest.hexdigest(), len(turns) + 1)
 
 
