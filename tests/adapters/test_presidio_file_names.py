@@ -109,6 +109,16 @@ def test_a_private_value_in_a_files_name_is_not_shown_whatever_joins_it(
     assert longest not in asyncio.run(told_name(name, redactor, TENANT))
 
 
+@pytest.mark.parametrize("joint", ["_", "-", ".", "~", "+", ",", ";", "%20"])
+@pytest.mark.parametrize("name", ["{}.csv", "contract_{}.md", "notes {}_2024.pdf"])
+async def test_the_words_of_a_persons_name_are_found_whatever_joins_them(
+    redactor: PresidioRedactor, name: str, joint: str
+) -> None:
+    (called,) = await shown(redactor, name.format(f"Ada{joint}Lovelace"))
+    assert "Ada" not in called
+    assert "Lovelace" not in called
+
+
 @pytest.mark.parametrize("name", ORDINARY)
 async def test_a_files_name_without_private_values_stays(redactor: PresidioRedactor, name: str) -> None:
     assert await shown(redactor, name) == [name]

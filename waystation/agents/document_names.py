@@ -5,7 +5,7 @@ joints is often found only where they are gone, or only where they are there. So
 what any of them finds is replaced.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
@@ -23,8 +23,11 @@ from waystation.patterns import proven
 from waystation.ports import Redactor
 
 SUFFIX = proven(r"\.[A-Za-z][A-Za-z0-9]{0,5}\Z")
-_JOINTS = str.maketrans("_-/", "   ")
+_JOINTS: Mapping[int, str] = str.maketrans("_-/", "   ")
 """Between words of a file's name: a language model finds nobody in `interview_Ada_Lovelace`."""
+_RARER_JOINTS: Mapping[int, str] = str.maketrans("_-/.~+,;", "        ")
+"""Also those that numbers and addresses have within."""
+_BLANK = "%20"
 _DATE = r"(?:19|20)\d{2}([-._ ]?)(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])(?!\d)"
 _TIME = r"(?:[-._T ][0-2]\d[-._: h]?[0-5]\d(?:[-._: m]?[0-5]\d)?(?!\d))?"
 _SIGNS = "$+("
@@ -60,14 +63,14 @@ class _Find:
         return severity, self.end - self.start
 
 
-def spaced(name: str) -> str:
+def spaced(name: str, joints: Mapping[int, str] = _JOINTS) -> str:
     """The name with blanks for its joints, at the same length. Placeholders stay as they are."""
     parts: list[str] = []
     position = 0
     for found in PLACEHOLDER.finditer(name):
-        parts += (name[position : found.start()].translate(_JOINTS), found[0])
+        parts += (name[position : found.start()].translate(joints), found[0])
         position = found.end()
-    return "".join((*parts, name[position:].translate(_JOINTS)))
+    return "".join((*parts, name[position:].translate(joints)))
 
 
 async def redact_names(names: Sequence[str], redactor: Redactor, tenant: str, place: Place) -> list[str]:
@@ -132,16 +135,29 @@ async def _find_in_names(
 
 def _readings(name: str) -> Iterator[_Reading]:
     """With and without its suffix, since `.eml` hides that `a@example.org.eml` is an address, and `.org` is none of its
-    own; both with blanks for joints, too; and its parts between two joints.
+    own; both with blanks for joints, too, and without its suffix for rarer ones; and its parts between two joints.
     """
     stem = SUFFIX.sub("", name)
-    for text in dict.fromkeys((name, stem, spaced(name), spaced(stem))):
+    for text in dict.fromkeys((name, stem, spaced(name), spaced(stem), spaced(stem, _RARER_JOINTS))):
         yield _Reading(text, range(len(text)))
+    if _BLANK in stem:
+        yield _with_blanks(stem)
     parts = list(dict.fromkeys(_parts(name, len(stem))))
     if parts:
         text = _PART_END.join(name[start:end] for start, end in parts)
         places = [place for start, end in parts for place in (*range(start, end), *(-1 for _ in range(len(_PART_END))))]
         yield _Reading(text, places[: len(text)])
+
+
+def _with_blanks(stem: str) -> _Reading:
+    """As it was before an address had it: a blank for each `%20`."""
+    text, places = "", list[int]()
+    position = 0
+    for word in stem.split(_BLANK):
+        text += f"{word} "
+        places += (*range(position, position + len(word)), -1)
+        position += len(word) + len(_BLANK)
+    return _Reading(spaced(text[:-1], _RARER_JOINTS), places[:-1])
 
 
 def _parts(name: str, end_of_stem: int) -> Iterator[tuple[int, int]]:
