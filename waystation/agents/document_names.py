@@ -23,9 +23,9 @@ from waystation.patterns import proven
 from waystation.ports import Redactor
 
 SUFFIX = proven(r"\.[A-Za-z][A-Za-z0-9]{0,5}\Z")
-_JOINTS: Mapping[int, str] = str.maketrans("_-/", "   ")
+_JOINTS: Mapping[int, int] = str.maketrans("_-/", "   ")
 """Between words of a file's name: a language model finds nobody in `interview_Ada_Lovelace`."""
-_RARER_JOINTS: Mapping[int, str] = str.maketrans("_-/.~+,;", "        ")
+_RARER_JOINTS: Mapping[int, int] = str.maketrans("_-/.~+,;", "        ")
 """Also those that numbers and addresses have within."""
 _BLANK = "%20"
 _DATE = r"(?:19|20)\d{2}([-._ ]?)(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])(?!\d)"
@@ -63,7 +63,7 @@ class _Find:
         return severity, self.end - self.start
 
 
-def spaced(name: str, joints: Mapping[int, str] = _JOINTS) -> str:
+def spaced(name: str, joints: Mapping[int, int] = _JOINTS) -> str:
     """The name with blanks for its joints, at the same length. Placeholders stay as they are."""
     parts: list[str] = []
     position = 0
