@@ -100,7 +100,10 @@ def _lost(account: Account, task: int, agent: str) -> list[str]:
     faults = [f"task {task}, {agent}: no charge for turn {n}" for n in range(1, replies + 1) if n not in paid]
     faults += [f"task {task}, {agent}: no reply of turn {n}" for n in sorted(paid) if n > replies]
     ids = [message.id for message in messages]
-    gap = ids != [f"m{n}" for n in range(1, len(ids) + 1)]
+    said, statuses = [[one.id for one in messages if one.is_status == status] for status in (False, True)]
+    gap = any(
+        some != [f"{letter}{n}" for n in range(1, len(some) + 1)] for letter, some in (("m", said), ("s", statuses))
+    )
     return [*faults, f"task {task}, {agent}: messages {', '.join(ids)}"] if gap else faults
 
 

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from tests.end_to_end.messages_server import MessagesServer
 from tests.strict_server import BODY
 from waystation.adapters.anthropic.messages_server import TurnNumbers, has_status
-from waystation.adapters.offline.wire import MessagesRequest, TextBlock, WireMessage
+from waystation.adapters.offline.wire import CountRequest, TextBlock, WireMessage
 from waystation.agents.oversight import REVIEW_REPORT, REVISE_PLAN
 from waystation.agents.planner import SUBMIT_PLAN
 from waystation.domain.plan import PLANNING_ID, revision_id
@@ -77,7 +77,7 @@ class CountingModel(MessagesServer):
 
 def call_id(body: bytes) -> CallId:
     """What the request was for."""
-    request = MessagesRequest.model_validate_json(body)
+    request = CountRequest.model_validate_json(body, extra="ignore")
     first = _text(request.messages[0])
     mark, step = _MARK.search(first), _STEP.search(first)
     task = int(mark[1]) if mark else -1
