@@ -54,9 +54,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker(pytest.mark.whole)
     if commit := config.getoption("part_of"):
         landing = part_of(commit, {item.path.stem for item in waiting})
-        kept = [item for item in waiting if item.path.stem in landing]
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
-        items[:] = kept
+        kept = {item for item in waiting if item.path.stem in landing}
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = [item for item in items if item in kept]
 
 
 def pytest_sessionfinish() -> None:

@@ -101,10 +101,12 @@ def _lost(account: Account, task: int, agent: str) -> list[str]:
     faults += [f"task {task}, {agent}: no reply of turn {n}" for n in sorted(paid) if n > replies]
     ids = [message.id for message in messages]
     said, statuses = [[one.id for one in messages if one.is_status == status] for status in (False, True)]
-    gap = any(
-        some != [f"{letter}{n}" for n in range(1, len(some) + 1)] for letter, some in (("m", said), ("s", statuses))
-    )
+    gap = said != _numbered("m", len(said)) or statuses != _numbered("s", len(statuses))
     return [*faults, f"task {task}, {agent}: messages {', '.join(ids)}"] if gap else faults
+
+
+def _numbered(letter: str, count: int) -> list[str]:
+    return [f"{letter}{number}" for number in range(1, count + 1)]
 
 
 def _unexplained(account: Account, calls: Sequence[Call]) -> list[str]:

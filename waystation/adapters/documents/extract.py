@@ -195,3 +195,12 @@ def _is_mail(head: bytes, suffix: str) -> bool:
         names.add((header[1] or b"").lower() if header else b"")
     said, carried = len(names & _OF_MAIL), not names.isdisjoint(_OF_TRANSPORT)
     return said > 0 or carried or b"content-type" in names if is_called_mail else said > 1 and carried
+
+
+def is_utf8(content: bytes) -> bool:
+    """Whether all of it is."""
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

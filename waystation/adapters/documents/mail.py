@@ -14,7 +14,7 @@ from email.message import Message
 from io import BytesIO
 from typing import NamedTuple, cast
 
-from waystation.adapters.documents.extract import HEAD, DocumentPart, Extract, Unreadable
+from waystation.adapters.documents.extract import HEAD, DocumentPart, Extract, Unreadable, is_utf8
 from waystation.domain.documents import LeftOut
 from waystation.patterns import proven
 
@@ -128,7 +128,7 @@ def _file_extract(file: _Part, name: str, readers: MailReaders, depth: int) -> E
         raise Unreadable("encrypted, or hidden by its signature; save the message decrypted and without one")
     if kind in _OUTLOOK:
         raise Unreadable("in a format of Outlook's own; have it sent as HTML or plain text")
-    if file.get_content_maintype() in _SELDOM_TEXT and not _is_utf8(content):
+    if file.get_content_maintype() in _SELDOM_TEXT and not is_utf8(content):
         raise Unreadable("binary, not text")
     if kind not in _MESSAGES:
         return readers.attached(content, name, depth)
@@ -426,14 +426,6 @@ def _without_broken_headers(part: _Part) -> tuple[_Part, list[LeftOut]]:
     shown = "; ".join(_recovered(line.decode("utf-8", "surrogateescape")).strip()[:60] for line in gone)
     name = f"header line “{shown.translate(_SURROGATES)}”"
     return again, [LeftOut(name=name, reason="no header that can be read")]
-
-
-def _is_utf8(content: bytes) -> bool:
-    try:
-        content.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _within(place: str, name: str) -> str:

@@ -23,6 +23,7 @@ from waystation.adapters.documents.extract import (
     Kind,
     Refused,
     Unreadable,
+    is_utf8,
     kind_of,
     laid_out,
 )
@@ -116,17 +117,9 @@ def _in_utf8(content: bytes, charset: str) -> bytes:
 
     What is UTF-8 by its bytes is taken for that, whatever is said: no text in another encoding is so by accident.
     """
-    if not content.isascii() and _is_utf8(content):
+    if not content.isascii() and is_utf8(content):
         return content
     try:
         return content.decode(iana_name(charset)).encode()
     except (ValueError, LookupError):
         return content
-
-
-def _is_utf8(content: bytes) -> bool:
-    try:
-        content.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
