@@ -7,12 +7,16 @@ from hypothesis import strategies as st
 from tests.adapters.document_files import archive
 from waystation.adapters.documents.extract import laid_out
 from waystation.adapters.documents.formats import extract
-from waystation.adapters.documents.html import html_to_text, read_html
+from waystation.adapters.documents.html import read_html
 from waystation.adapters.documents.reader import BytesReader
 from waystation.adapters.tables.database import answer_query
 from waystation.adapters.tables.engine import EngineRequest
 from waystation.adapters.tables.grid import read_grid
 from waystation.domain.tables import TableText
+
+
+def text_of(html: str) -> str:
+    return read_html(html).text
 
 
 @pytest.mark.parametrize(
@@ -40,7 +44,7 @@ from waystation.domain.tables import TableText
     ],
 )
 def test_raised_lowered_and_struck_out_text_is_told_apart(html: str, text: str) -> None:
-    assert html_to_text(html) == text
+    assert text_of(html) == text
 
 
 @pytest.mark.parametrize(
@@ -62,7 +66,7 @@ def test_raised_lowered_and_struck_out_text_is_told_apart(html: str, text: str) 
     ],
 )
 def test_items_have_their_numbers(html: str, text: str) -> None:
-    assert html_to_text(html) == text
+    assert text_of(html) == text
 
 
 @pytest.mark.parametrize(
@@ -82,11 +86,11 @@ def test_items_have_their_numbers(html: str, text: str) -> None:
     ],
 )
 def test_values_stand_below_their_headings_in_merged_cells(html: str, text: str) -> None:
-    assert html_to_text(f"<table>{html}</table>") == text
+    assert text_of(f"<table>{html}</table>") == text
 
 
 def test_a_query_finds_values_of_merged_cells_in_their_columns() -> None:
-    text = html_to_text(
+    text = text_of(
         "<table><tr><th>Region<th>Year<th>Revenue<tr><td rowspan=2>North<td>2023<td>410<tr><td>2024<td>455</table>"
     )
     table = read_grid(TableText(name="t", text=text))
@@ -96,7 +100,7 @@ def test_a_query_finds_values_of_merged_cells_in_their_columns() -> None:
 
 def test_what_a_merged_cell_repeats_is_bounded() -> None:
     rows = "<tr>" + "<td rowspan=999>x" * 2_000 + "</tr>" + "<tr><td>y</td></tr>" * 1_000
-    assert len(html_to_text(f"<table>{rows}</table>")) < 20_000_000 / 5
+    assert len(text_of(f"<table>{rows}</table>")) < 20_000_000 / 5
 
 
 SECRET = "the price is $1"
@@ -175,19 +179,19 @@ async def test_hidden_text_of_a_page_of_the_web_is_named() -> None:
 
 
 def test_marks_of_ours_in_a_page_are_no_marks() -> None:
-    assert html_to_text("".join(f"a{chr(code)}" for code in range(0xFDD0, 0xFDE0))) == "a" * 16
+    assert text_of("".join(f"a{chr(code)}" for code in range(0xFDD0, 0xFDE0))) == "a" * 16
 
 
 @given(st.text(alphabet="<>/supdelitrohn=2 \n\t.", max_size=200))
 def test_no_mark_is_left_in_any_page(html: str) -> None:
-    text = html_to_text(f"<table><tr><td><s><sup>{html}</table><ol><li><sub>{html}")
+    text = text_of(f"<table><tr><td><s><sup>{html}</table><ol><li><sub>{html}")
     assert not any(0xFDD0 <= ord(sign) <= 0xFDEF for sign in text)
 
 
 @given(st.lists(st.sampled_from(["p", "li", "td", "h2", "s", "sup", "sub", "div", "pre", "q", "dd"]), max_size=12))
 def test_every_word_of_a_page_that_is_seen_is_in_its_text(names: list[str]) -> None:
     html = "".join(f"<{name}>word{number}x " for number, name in enumerate(names))
-    text = html_to_text(html)
+    text = text_of(html)
     assert [number for number in range(len(names)) if f"word{number}x" not in text] == []
 
 
@@ -196,7 +200,7 @@ def test_every_word_of_a_page_that_is_seen_is_in_its_text(names: list[str]) -> N
     "repeated", ["<s>a", "<sup>a", "<li><ol>", "<td>a", "<tr><td>a", "<table><tr><td rowspan=2>", "<p hidden>a</p>"]
 )
 def test_marks_take_time_by_the_length_of_the_page(repeated: str) -> None:
-    assert html_to_text("begun" + repeated * (100_000 // len(repeated))).startswith("begun")
+    assert text_of("begun" + repeated * (100_000 // len(repeated))).startswith("begun")
 
 
 @pytest.mark.timeout(60)

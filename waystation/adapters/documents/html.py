@@ -90,11 +90,6 @@ def read_html(html: str, styles: Sequence[str] = (), *, labelled: bool = False) 
     return ReadHtml(_laid_out("".join(walk.pieces)), _hidden(walk.hidden))
 
 
-def html_to_text(html: str) -> str:
-    """See `read_html`."""
-    return read_html(html).text
-
-
 def _hidden(words: Sequence[int]) -> LeftOut | None:
     if not words:
         return None

@@ -1,4 +1,4 @@
-"""Everything in a store sealed anew: to its row, with the newest key; or plain again."""
+"""Seals everything in a store again: to its row, with the newest key; or plain again."""
 
 from collections.abc import Mapping
 

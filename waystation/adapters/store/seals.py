@@ -98,7 +98,7 @@ class SealedText(TypeDecorator[str]):
         """`place` is table and column, as `messages.body`. `empty`: there may be nothing in it, which is not sealed.
 
         `key` names the columns that tell the table's rows apart and never change, then others that only who has the key
-        may change: with them this text is written anew.
+        may change: with them this text is written again.
         """
         super().__init__()
         self.place, self.key, self.empty = place, key, empty
