@@ -10,12 +10,12 @@ from tests.store_contract.values import NOON, passage
 from waystation.cli.console import PlainConsole
 from waystation.cli.main import run
 from waystation.domain.documents import DocumentPassage
-from waystation.domain.memory import EmbeddedPassage
+from waystation.domain.memory import EmbeddedPassage, Excerpt, MemoryQuery
 from waystation.domain.passages import document_passage
 from waystation.domain.task import TaskRef, session_hash, tenant_hash
 from waystation.knowledge import opened_embedder
 from waystation.settings import Settings
-from workers.memory import opened_memory
+from workers.memory import MemoryReader, opened_memory
 
 
 @pytest.fixture(autouse=True)
@@ -79,6 +79,22 @@ def test_words_that_match_are_marked_at_a_terminal_and_nothing_else_steers_it(mo
     assert isinstance(console.file, StringIO)
     shown = console.file.getvalue()
     assert re.findall(r"\x1b\[1m(.*?)\x1b\[0m", shown) == ["carries", "fathoms"]
+
+
+def test_it_is_said_where_nothing_found_has_a_word_of_what_was_looked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said, search = "perhaps nothing that is remembered fits", MemoryReader.search
+    assert run(["memory", "search", "what does the bar carry?"]) == 0
+    assert said not in " ".join(capsys.readouterr().err.split())
+
+    async def nearest(self: MemoryReader, wanted: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
+        """As vectors find something whatever is looked for."""
+        return await search(self, wanted.model_copy(update={"text": "bar"}), tokens)
+
+    monkeypatch.setattr(MemoryReader, "search", nearest)
+    assert run(["memory", "search", "elephants"]) == 0
+    assert said in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_kind_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,8 +1,9 @@
-"""How the offline model looks over the work: it adds a step where nothing matched, and judges no report."""
+"""How the offline model looks over the work: it adds a step where nothing matched, and says where nothing answers."""
 
 import pytest
 
 from tests.adapters.offline_team import offline_model, spec
+from waystation.adapters.offline.plan import NOTHING_ANSWERS
 from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.plan import Plan, PlanChange, Step, change_errors, changed
 from waystation.domain.transcript import ToolUse, user_text
@@ -74,3 +75,8 @@ async def test_else_the_plan_is_kept(text: str) -> None:
 
 async def test_no_report_is_judged() -> None:
     assert (await asked("<draft>\nAnything.\n</draft>", "review_report")).input == {"faults": []}
+
+
+async def test_that_nothing_answers_the_question_is_a_fault() -> None:
+    given = (await asked(f"<draft>\n{NOTHING_ANSWERS}\n</draft>", "review_report")).input
+    assert given == {"faults": [{"kind": "uncovered", "text": NOTHING_ANSWERS}]}

@@ -7,6 +7,8 @@ from inline_snapshot import snapshot
 
 from tests.adapters.offline_team import Team, World, offline_model
 from waystation.adapters.anthropic.model import AnthropicModel
+from waystation.adapters.offline.plan import NOTHING_ANSWERS
+from waystation.adapters.offline.report import NOTHING_CLOSE
 from waystation.domain.plan import Plan, Step
 
 LEASE = {
@@ -74,18 +76,100 @@ In the sections below: 5 quotations from 3 documents.
 
 async def test_a_section_points_at_what_an_earlier_one_quotes(model: AnthropicModel) -> None:
     team = Team(model, World(LEASE))
-    await team.work("How high is the rent?")
+    await team.work("Which pets are allowed in the house?")
     assert written(team) == snapshot("""\
 In the sections below: 1 quotation from 1 document.
 
 ## Direct evidence
 
-- **lease**: "The rent is 900 euros a month." [lease.md:3-3]
+- **lease**: "Pets are not allowed in the house." [lease.md:5-5]
 
 ## Exceptions, limits and gaps
 
-- Quoted above already: lease [lease.md:3-3]\
+- Quoted above already: lease [lease.md:5-5]\
 """)
+
+
+FILINGS = {
+    "EBAY_2022_10K.pdf": "[page 1]\nStatement of Income\nYear Ended December 31,\n2022 2021\n"
+    "Net revenues $ 9,795 $ 10,420\nCost of net revenues 2,680 2,650\n14\n",
+    "AMAZON_2022_10K.pdf": "Net revenues of 2022 were $513,983 million. However, revenue is unknown in 2022.",
+    "BESTBUY_2022_10K.pdf": "Revenue of fiscal 2022 was $51,761 million, and revenue 2022 is up 9 percent.",
+}
+
+
+@pytest.mark.parametrize(
+    ("question", "first"),
+    [
+        (
+            "What was eBay's revenue in 2022?",
+            '- **EBAY_2022_10K**: "Net revenues $ 9,795 $ 10,420" [EBAY_2022_10K.pdf:5-5]',
+        ),
+        (
+            "What was the revenue of Best Buy in 2022?",
+            '- **BESTBUY_2022_10K**: "Revenue of fiscal 2022 was $51,761 million',
+        ),
+    ],
+)
+async def test_a_name_that_is_a_files_name_says_where_to_look(model: AnthropicModel, question: str, first: str) -> None:
+    team = Team(model, World(FILINGS))
+    await team.work(question)
+    lines = team.world.report.sections[0].markdown.splitlines()
+    assert lines[0].startswith(first)
+    assert not [line for line in lines if "AMAZON" in line and line.startswith("- **")]
+    assert team.world.misquoted() == []
+
+
+async def test_several_places_of_a_named_document_are_read(model: AnthropicModel) -> None:
+    text = "\n\n".join(
+        ["Revenue, revenue and revenue are told of below."]
+        + [f"Paragraph {number} tells a long story about the weather." for number in range(60)]
+        + ["Net revenues 9,795 10,420"]
+    )
+    team = Team(model, World({"EBAY_2022.txt": text, "OTHER_2022.txt": "Revenue is told of.", "third.txt": "Nothing."}))
+    await team.work("What was the revenue of eBay?")
+    assert '"Net revenues 9,795 10,420"' in team.world.report.sections[0].markdown
+
+
+async def test_exceptions_are_of_what_was_asked_and_come_after_what_answers(model: AnthropicModel) -> None:
+    texts = {
+        "lease.md": "Pets are allowed in the house.\n\nHowever, pets are not allowed in the house at night.",
+        "law.md": "However, it remains unclear what limits apply to mergers, and exceptions are unknown.",
+        "sea.md": "However, the limits of the sea are unknown, with exceptions and gaps.",
+    }
+    team = Team(model, World(texts))
+    await team.work("Which pets are allowed in the house?")
+    report = written(team)
+    assert "mergers" not in report
+    assert "the sea" not in report
+    assert "However" not in team.world.report.summary
+    assert '"However, pets are not allowed in the house at night."' in report
+
+
+async def test_where_nothing_answers_the_question_the_report_says_so(model: AnthropicModel) -> None:
+    team = Team(model, World(LEASE))
+    await team.work("Who won the regatta?")
+    assert team.world.report.summary == NOTHING_ANSWERS
+
+
+async def test_quotations_with_few_of_the_words_are_called_so(model: AnthropicModel) -> None:
+    team = Team(model, World(LEASE))
+    await team.work("Which regatta crews sailed round the old house?")
+    assert NOTHING_CLOSE in team.world.report.summary
+    await (answered := Team(model, World(LEASE))).work("Which pets are allowed in the house?")
+    assert NOTHING_CLOSE not in answered.world.report.summary
+
+
+async def test_json_is_quoted_member_by_member(model: AnthropicModel) -> None:
+    for text in (
+        '{\n  "name": "Lease",\n  "rent_per_month": 900,\n  "pets": "No pets."\n}',
+        '{"name": "x", "rent_per_month": 900}',
+    ):
+        team = Team(model, World({"lease.json": text}))
+        await team.work("How high is the rent?")
+        line = team.world.report.sections[0].markdown.splitlines()[0]
+        assert line.startswith('- lease: rent_per_month: "900" [lease.json:')
+        assert team.world.misquoted() == []
 
 
 def package(name: str, licence: str, before: int = 0) -> dict[str, str]:

@@ -72,12 +72,21 @@ async def test_a_plan_has_a_research_step_for_each_part_of_the_question(model: A
 
 
 @pytest.mark.parametrize(
-    "question", ["How fast is it?", "Compare the two", "?", "Wie schnell ist es", "这些软件包的许可证是什么？"]
+    "question", ["Is it fast?", "Compare the two", "?", "Wie schnell ist es", "这些软件包的许可证是什么？"]
 )
 async def test_a_question_of_one_part_gets_two_research_steps(model: AnthropicModel, question: str) -> None:
     plan = await Team(model, World(packages(3))).plan(question)
     assert plan_errors(plan) == ()
     assert [step.title for step in plan.steps[:2]] == ["Direct evidence", "Exceptions, limits and gaps"]
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["How high is the rent?", "What was eBay's revenue in 2022?", "When is it due?", "Wie hoch ist die Miete?"],
+)
+async def test_of_a_figure_no_exceptions_are_looked_for(model: AnthropicModel, question: str) -> None:
+    plan = await Team(model, World(packages(3))).plan(question)
+    assert [step.title for step in plan.steps] == ["Direct evidence", "Weigh the findings", "Write the report"]
 
 
 async def test_a_report_quotes_what_was_asked_for_word_for_word(model: AnthropicModel) -> None:

@@ -6,9 +6,11 @@ import pytest
 from tests.unit.render_values import ASKING, PAUSED
 from waystation.cli.approvals import Typed, announced, answered_before, late, meant_by, outcome_text, too_little
 from waystation.cli.main import run
+from waystation.client.sessions import NOT_FOLLOWED, told_answer
 from waystation.domain.amount import Amount
 from waystation.domain.approvals import Origin
 from waystation.domain.decisions import ActionQuestion
+from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.signals import Answer
 from waystation.domain.task import Approval
 from waystation.task_view import TaskView
@@ -142,3 +144,12 @@ def test_of_enough_and_of_what_was_asked_for_and_of_what_was_refused_nothing_is_
     assert too_little(Amount(tokens=900), ASKING, APPROVED) == ""
     assert too_little(None, ASKING, APPROVED) == ""
     assert too_little(Amount(tokens=1), ASKING, Answer(outcome="refused")) == ""
+
+
+def test_of_a_message_to_the_built_in_model_it_is_said_that_nothing_follows_it() -> None:
+    for outcome in ("done", "unseen"):
+        told = told_answer(Answer(outcome=outcome), OFFLINE_MODEL)
+        assert (told.outcome, told.reason) == (outcome, NOT_FOLLOWED)
+        assert "cannot follow a message" in outcome_text(told)
+        assert told_answer(Answer(outcome=outcome), "claude-opus-4-8").reason == ""
+    assert told_answer(Answer(outcome="refused", reason="over"), OFFLINE_MODEL).reason == "over"

@@ -2,7 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.adapters.offline.language import concepts, is_of_every_document, stem, weighed
+from waystation.adapters.offline.language import (
+    asks_for_figure,
+    concepts,
+    is_of_every_document,
+    stem,
+    stems_in,
+    weighed,
+)
 from waystation.adapters.offline.plan import clauses
 from waystation.adapters.offline.quotes import best_quotes, header_of
 
@@ -40,15 +47,15 @@ def test_a_word_of_every_text_counts_less_than_a_rare_one() -> None:
     text = "The harbour is old and wide.\n\nThe toll was raised in June."
     looked_for = concepts("harbour toll")
     lines = list(enumerate(text.splitlines(), 1))
-    assert best_quotes(lines, looked_for, most=1)[0].text == "The harbour is old and wide."
+    assert best_quotes(lines, looked_for, several=1)[0].text == "The harbour is old and wide."
     rare = weighed(looked_for, [text, "The harbour is deep.", "No ship left the harbour."])
-    assert best_quotes(lines, rare, most=1)[0].text == "The toll was raised in June."
+    assert best_quotes(lines, rare, several=1)[0].text == "The toll was raised in June."
     assert [concept.weight for concept in weighed(looked_for, ["The harbour."])] == [1.0, 1.0]
 
 
 def test_a_sentence_over_two_lines_is_cited_with_both() -> None:
     lines = list(enumerate(["# Rent", "", "It rains. The rent is due", "in May. It pours."], 1))
-    (quote,) = best_quotes(lines, concepts("When is the rent due?"), most=1)
+    (quote,) = best_quotes(lines, concepts("When is the rent due?"), several=1)
     assert (quote.text, quote.first_line, quote.last_line) == ("The rent is due in May.", 3, 4)
 
 
@@ -165,3 +172,44 @@ def test_what_stands_right_before_code_is_read() -> None:
     assert quoted("Backups are kept for 30 days:\n```\nkeep(30)\n```", "How long are backups kept?") == [
         "Backups are kept for 30 days:"
     ]
+
+
+def test_headings_page_numbers_and_rows_of_tables_stand_by_themselves() -> None:
+    text = (
+        "Statement of the harbour\nMooring fees\n"
+        "The harbour takes a mooring fee of 12 guilders for every ship that comes\nand goes in winter.\n14\n[page 15]\n"
+        "Harbour fees $ 1,200 $ 1,100\nMooring fees 300 280\nOther 5 6"
+    )
+    lines = list(enumerate(text.splitlines(), 1))
+    found = [quote.text for quote in best_quotes(lines, concepts("mooring fee"), several=9)]
+    assert found == ["Mooring fees 300 280"]
+    found = [quote.text for quote in best_quotes(lines[:6], concepts("mooring fee"), several=9)]
+    assert "The harbour takes a mooring fee of 12 guilders for every ship that comes and goes in winter." in found
+    assert not [one for one in found if "14" in one or "Statement" in one]
+
+
+def test_a_quotation_goes_on_to_the_end_of_its_sentence() -> None:
+    long = f"The rent is due {'and due ' * 60}in May."
+    assert quoted(f"{long} It rains.", "When is the rent due?") == [long]
+    named = "The U.S. Treasury adopted ASU No. 5 for the rent of Acme Inc. Offices in May."
+    assert quoted(named, "rent") == [named]
+    torn = "of the tenants and the rent of the house, which is due in the month of May by bank transfer"
+    whole = "By the rules that all tenants of the house have signed, the rent of it is due by the end of a month."
+    assert quoted(f"{torn}\n\n{whole}", "rent of the house for tenants")[0] == whole
+
+
+def test_a_year_is_no_amount_but_answers_when() -> None:
+    year, amount = "Revenue of the year 2022 is shown as in 2021.", "Revenue came to 14 guilders."
+    assert quoted(f"{year}\n\n{amount}", "What was the revenue in 2022?")[0] == amount
+    assert quoted("The quay is old.\n\nIt was built in 1702.", "When was it built?")[0] == "It was built in 1702."
+    assert asks_for_figure("When was it built?")
+    assert not asks_for_figure("Which ships moor here?")
+
+
+def test_words_side_by_side_tell_more_than_apart() -> None:
+    text = "Assets of 20 ships, in total.\n\nThe total assets are 59 guilders for it."
+    assert quoted(text, "What are the total assets?")[0] == "The total assets are 59 guilders for it."
+
+
+def test_a_possessive_is_the_word_itself() -> None:
+    assert stems_in("eBay's revenue") == stems_in("eBay revenue")

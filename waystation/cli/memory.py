@@ -171,6 +171,8 @@ def _print_found(query: str, found: Sequence[FoundJson]) -> None:
     # The libraries that tell words apart take a while to load.
     from waystation.words import matches  # noqa: PLC0415
 
+    if not any(span for one in found for span in matches(query, one.text)):
+        say("none of these has a word of what was looked for: perhaps nothing that is remembered fits")
     for number, one in enumerate(found, 1):
         print_text(
             f"{number}. {where(one)}, {one.created:%Y-%m-%d %H:%M}, score {one.score:.2f}, {' '.join(one.passages)}"

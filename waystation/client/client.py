@@ -58,6 +58,7 @@ from waystation.client.sessions import (
     register_fork,
     require_at_work,
     session_start,
+    told_answer,
     with_tellings,
 )
 from waystation.domain.amount import Amount, Limit
@@ -399,10 +400,11 @@ class Client:
 
     async def tell(self, task_id: str, words: str, by: str = "") -> Answer:
         """Tell all agents of a task at work something, each at its next turn. Raises BadInput, Unreachable."""
-        phase = (await self.progress(task_id)).progress.phase
+        progress = (await self.progress(task_id)).progress
         row = await self._own(task_id)
-        blob = await self._store.put_text(checked_words(row, phase, words), row.ref.reader)
-        return await self._send(task_id, TELL, given({"message": blob, "by": by}))
+        blob = await self._store.put_text(checked_words(row, progress.phase, words), row.ref.reader)
+        answer = await self._send(task_id, TELL, given({"message": blob, "by": by}))
+        return told_answer(answer, progress.model)
 
     async def documents(self, task_id: str) -> tuple[Document, ...]:
         """A task's documents as they are now, in the order of their numbers. Raises UnknownTask."""

@@ -37,6 +37,7 @@ from waystation.domain.documents import (
 )
 from waystation.domain.errors import BadInput, RequestConflict, UnknownTask
 from waystation.domain.foreign import USUAL
+from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.ownership import OfTask, OfTenant
 from waystation.domain.passages import beyond
 from waystation.domain.progress import progress_of
@@ -128,6 +129,16 @@ class ForkWish(Input):
 
 
 # ----------------------------------------------------------------------------------------------------------- telling
+
+
+NOT_FOLLOWED = "the built-in model works by rules and cannot follow a message; its agents are shown it all the same"
+
+
+def told_answer(answer: Answer, model: str) -> Answer:
+    """What became of words for a task's agents: the model that is no LLM makes nothing of them, and that is said."""
+    if model != OFFLINE_MODEL or answer.outcome == "refused":
+        return answer
+    return answer.model_copy(update={"reason": "; ".join(filter(None, [answer.reason, NOT_FOLLOWED]))})
 
 
 def checked_words(row: TaskRow, phase: TaskPhase, words: str) -> str:

@@ -9,8 +9,14 @@ from typing import NamedTuple
 from waystation.patterns import Linear, linear, proven
 
 _WORD = proven(r"[^\W_]+(?:['’][^\W_]+)?")
+_POSSESSIVE = proven(r"['’]s?$")
 _CJK = proven(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+")
 _SENTENCE_END = proven(r"(?<=[^.\s][.!?])[\"')\]]*\s+(?=[^\sa-z])|(?<=[。！？])\s*")
+_ABBREVIATED = proven(
+    r"(?:\b(?:\w|No|Nos|Mrs?|Ms|Dr|Prof|St|Inc|Corp|Co|Ltd|Fig|Sec|Art|Abs|Nr|Bd|Abb|vs|cf|approx|ca|bzw|Jan|Feb|Aug"
+    r"|Sept?|Oct|Nov|Dec))\.$"
+)
+"""Ends no sentence, though it ends in a full stop: `U.S. Treasury`, `ASU No. 5`."""
 _VERSION_TAIL = proven(r"(?<=[a-z]{3})v?\d+$")
 
 _STOP_WORDS = """
@@ -32,6 +38,10 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 _RELATED: tuple[tuple[str, ...], ...] = (
     ("licence", "license", "licences", "licensing", "licensed"),
+    ("revenue", "revenues", "sales", "turnover"),
+    ("expenditure", "expenditures", "purchases", "capex", "spend", "spent"),
+    ("profit", "earnings"),
+    ("inventory", "inventories"),
     ("purpose", "summary", "overview", "description", "introduction", "library", "helps"),
     (
         "attention", "deprecated", "beta", "alpha", "gpl", "lgpl", "mpl", "security", "deprecation", "breaking",
@@ -41,7 +51,7 @@ _RELATED: tuple[tuple[str, ...], ...] = (
     ("exceptions", "except", "exception", "unless", "however", "limitation", "limits", "caveat", "unsupported"),
     ("contradictions", "contradict", "contrary", "conflict", "although", "inconsistent"),
     ("gaps", "unknown", "unclear", "todo", "missing", "undecided"),
-    ("cost", "costs", "price", "fee", "charge", "amount"),
+    ("cost", "costs", "price", "fee", "charge"),
     ("limit", "limits", "maximum", "minimum", "quota", "threshold"),
     ("author", "maintainer", "owner", "contact"),
     ("deadline", "date", "due", "until", "expires"),
@@ -58,19 +68,34 @@ _INTENTS: tuple[tuple[re.Pattern[str] | Linear, str], ...] = (
         "purpose",
     ),
     (proven(r"\b(watch out|careful|concern|risk|problem|caveat)", re.IGNORECASE), "attention"),
-    (proven(r"\bhow (much|expensive)\b", re.IGNORECASE), "cost"),
+    (proven(r"\bhow (?:much (?:is|was|are|were)|expensive)\b", re.IGNORECASE), "cost"),
     (proven(r"\bby when\b|^when\b", re.IGNORECASE), "deadline"),
     (proven(r"^who\b", re.IGNORECASE), "author"),
 )
 """What a way of asking is about, where its words alone do not say so."""
 
 _FIGURE_ASKED = proven(
-    r"\b(?:how (?:many|much|long|high|old|far|fast|often|large)|what (?:percentage|share|year)|when|combien|cuánt[oa]s?"
-    r"|wie (?:viele?|hoch|lange|oft|alt))\b",
+    r"\b(?:how (?:many|much|long|high|old|far|fast|often|large|big)|what (?:percentage|share|number|amount)"
+    r"|combien|cuánt[oa]s?|wie (?:viele?|hoch|lange|oft|alt|groß)"
+    r"|(?:what|which|wie|was|quels?|quelles?|cuál(?:es)?) (?:was|were|is|are|war|waren|ist|sind|est|sont|era|fue|es"
+    r"|son)\b[^?]{0,120}?\b(?:revenues?|sales|turnover|incomes?|profits?|loss|earnings|assets|liabilities|equity|debts?"
+    r"|costs?|expenses?|expenditures?|margins?|rates?|prices?|fees?|dividends?|payables?|receivables?|inventor(?:y|ies)"
+    r"|backlog|cash ?flows?|amounts?|totals?|numbers?|percentage|share|property|umsatz|gewinn|verlust|kosten|preis"
+    r"|miete|anzahl))\b",
     re.IGNORECASE,
 )
-_FIGURE = "0"
-"""Stands for any figure among the stems of a text that has one."""
+_DATE_ASKED = proven(r"\bwhen\b|\bwhat (?:year|date)\b|\b(?:wann|quand|cuándo)\b", re.IGNORECASE)
+_FIGURE, _DATE = "0", "00"
+"""Stand for any figure among the stems of a text that has one, and for a figure that may be a date or a number of a
+place alone.
+"""
+_MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
+_PLACED = proven(
+    rf"\b(?:{_MONTHS}|notes?|items?|sections?|tables?|pages?|parts?|forms?|no\.)\s+\d+(?:[.,-]\w+)*+"
+    r"|(?<![\d,.$€£])\b(?:19|20)\d\d\b(?![,.]\d)|\bfy\d+",
+    re.IGNORECASE,
+)
+"""Figures that tell when or where, and not how much."""
 _DIGIT = proven(r"\d")
 _ADJUNCT = proven(r"\b(?:before|after|when|while)\s+\w+ing\b", re.IGNORECASE)
 _RANGE = proven(r"\b(?:documents?|pages?|lines?|seiten?)\s+\d{1,9}\s?(?:to|bis|-|–)\s?\d{1,9}\b", re.IGNORECASE)
@@ -82,7 +107,9 @@ _COLLECTION = proven(
 )
 
 
-FIGURE_WEIGHT = 2.0
+FIGURE_WEIGHT, ASIDE = 2.0, 0.25
+_ASIDE = frozenset(f"{_MONTHS.replace('|', ' ')} end ended year years fiscal quarter period amount number".split())
+"""Of a question for a figure these say when, or that it is one. The row of a table that has it says neither."""
 
 
 class Concept(NamedTuple):
@@ -98,7 +125,7 @@ class Concept(NamedTuple):
 def words(text: str) -> Iterator[str]:
     """The words of a text in lower case; scripts without spaces give pairs of characters."""
     for match in _WORD.finditer(text):
-        word = match.group().casefold()
+        word = _POSSESSIVE.sub("", match.group().casefold())
         if not _CJK.search(word):
             yield word
             continue
@@ -123,8 +150,15 @@ def stem(word: str) -> str:
 
 def stems_in(text: str) -> frozenset[str]:
     """The stems of a text's words, with one for its figures."""
-    found = map(stem, words(text))
-    return frozenset([*found, _FIGURE] if _DIGIT.search(text) else found)
+    found = frozenset(map(stem, words(text)))
+    if not _DIGIT.search(text):
+        return found
+    return found | ({_DATE, _FIGURE} if _DIGIT.search(_PLACED.sub(" ", text)) else {_DATE})
+
+
+def asks_for_figure(text: str) -> bool:
+    """Whether a question is answered with a figure or a date: that has no exceptions to look for."""
+    return _FIGURE_ASKED.search(text) is not None or _DATE_ASKED.search(text) is not None
 
 
 def sought(text: str) -> str:
@@ -144,17 +178,20 @@ def concepts(text: str) -> tuple[Concept, ...]:
     """
     text = sought(text)
     found: dict[str, Concept] = {}
+    figure = asks_for_figure(text)
     collection = {noun.casefold() for match in _COLLECTION.finditer(text) if (noun := match["noun"])}
     for word in words(_ADJUNCT.sub(" ", text)):
         if word not in STOP_WORDS and word not in collection:
             concept = _concept(word)
-            found.setdefault(min(concept.stems), concept)
+            aside = figure and (word in _ASIDE or word.isdecimal())
+            found.setdefault(min(concept.stems), concept._replace(weight=ASIDE) if aside else concept)
     for pattern, name in _INTENTS:
         if pattern.search(text):
             concept = _concept(name)
             found.setdefault(min(concept.stems), concept)
-    if found and _FIGURE_ASKED.search(text):
-        found[_FIGURE] = Concept(words=(), stems=frozenset({_FIGURE}), weight=FIGURE_WEIGHT)
+    if found and figure:
+        kind = _DATE if _DATE_ASKED.search(text) else _FIGURE
+        found[kind] = Concept(words=(), stems=frozenset({kind}), weight=FIGURE_WEIGHT)
     return tuple(found.values())
 
 
@@ -183,7 +220,11 @@ def sentences(text: str) -> list[str]:
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
     """Where the sentences of a text begin and end, in characters."""
-    cuts = [(match.start(), match.end()) for match in _SENTENCE_END.finditer(text)]
+    cuts = [
+        (match.start(), match.end())
+        for match in _SENTENCE_END.finditer(text)
+        if not _ABBREVIATED.search(text, max(0, match.start() - 8), match.start())
+    ]
     starts = [0, *(end for _, end in cuts)]
     ends = [*(start for start, _ in cuts), len(text)]
     return [(start, end) for start, end in zip(starts, ends, strict=True) if text[start:end].strip()]

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import JsonValue
 
-from waystation.adapters.offline.language import first_words, stems
+from waystation.adapters.offline.language import asks_for_figure, first_words, stems
 from waystation.adapters.offline.replies import Call, Reply, call
-from waystation.adapters.offline.research import NOTHING_MATCHED
+from waystation.adapters.offline.research import EXCEPTIONS_TITLE, NOTHING_MATCHED
 from waystation.adapters.offline.view import View
 from waystation.domain.value import Value
 from waystation.patterns import Enclosed, proven
@@ -64,7 +64,8 @@ def _research(question: str) -> list[tuple[str, str]]:
     parts = clauses(question)
     if len(parts) > 1:
         return [(_title(part), f"{part}?") for part in parts]
-    return [("Direct evidence", question), ("Exceptions, limits and gaps", f"Exceptions, limits and gaps: {question}")]
+    direct = [("Direct evidence", question)]
+    return direct if asks_for_figure(question) else [*direct, (EXCEPTIONS_TITLE, f"{EXCEPTIONS_TITLE}: {question}")]
 
 
 def _title(clause: str) -> str:
@@ -75,6 +76,7 @@ def _step(step_id: str, role: str, title: str, goal: str, needs: list[str]) -> J
     return {"id": step_id, "role": role, "title": title, "goal": goal, "needs": [*needs]}
 
 
+NOTHING_ANSWERS = "Nothing that was found in the documents answers the question."
 AGAIN = "research-again"
 AGAIN_TITLE = "Look again with the whole question"
 KEPT = "No step reported that nothing matched, so the plan is kept. No LLM judged this."
@@ -110,9 +112,10 @@ def revision(view: View) -> Reply:
 
 
 def review(view: View) -> Reply:
-    """No fault beside those that code has found."""
-    del view
-    return Reply(calls=(call("review_report", faults=[]),))
+    """No fault beside those that code has found, but that nothing answers the question where that is so."""
+    unanswered = NOTHING_ANSWERS in view.opening.rpartition("<draft>")[2]
+    faults: list[JsonValue] = [{"kind": "uncovered", "text": NOTHING_ANSWERS}] if unanswered else []
+    return Reply(calls=(call("review_report", faults=faults),))
 
 
 def _again(question: str, waiting: Sequence[Planned], empty: Sequence[str]) -> Call:

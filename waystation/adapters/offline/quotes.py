@@ -5,17 +5,37 @@ How places are written and read: citations, the passages of a search, the lines 
 
 import re
 from collections.abc import Iterable, Iterator, Sequence, Set
-from itertools import islice
+from itertools import islice, pairwise
 
-from waystation.adapters.offline.language import Concept, first_words, sentence_spans, stem, stems_in, weighed, words
+from waystation.adapters.offline.language import (
+    Concept,
+    first_words,
+    sentence_spans,
+    sentences,
+    stem,
+    stems,
+    stems_in,
+    weighed,
+    words,
+)
 from waystation.adapters.offline.view import Exchange
 from waystation.domain.documents import marked_place
 from waystation.domain.exports import SAY_NOTHING_ALONE
 from waystation.domain.value import Value
 from waystation.patterns import proven
 
-QUOTE_CHARACTERS = 280
+QUOTE_CHARACTERS = 1_000
 """A longer sentence is quoted up to here."""
+MOST_QUOTES = 2
+LACKING = 0.5
+"""What a quotation counts without the figure that is asked for."""
+TOGETHER = 1.0
+"""What two words count that stand side by side in question and text: "total assets"."""
+TORN = 0.5
+"""What a long quotation counts that begins or ends within a sentence, as where a page ends."""
+LONG = 80
+WRAPPED = 0.75
+"""Of the longest line's length: where the next word would have fitted below that, a line was ended on purpose."""
 SECOND_BEST = 0.5
 """A second quotation must score at least this share of the first, and say something that the first does not."""
 
@@ -45,6 +65,19 @@ _OF_ENVELOPES = (
 )
 _ENVELOPE = frozenset(_OF_ENVELOPES.split())
 """A header line of these tells of the file or the mail: no answer, unless the question says the word itself."""
+_FIGURE = proven(r"^[$€£(+-]{0,3}\d[\d.,]{0,20}(?<![.,])[)%]{0,2}$")
+_PAGE_NUMBER = proven(
+    r"^\W{0,3}(?:(?:page|seite|p\.) ?)?(?:[A-Z]-)?\d{1,4}(?: ?(?:of|/|von) ?\d{1,4})?\W{0,3}$", re.IGNORECASE
+)
+_COLUMN_SIGNS = frozenset("$€£%()—–-")
+_OPEN = "of the and or for to in a an by with und der die das von et de la y"
+_OPEN_WORDS = frozenset(_OPEN.split())
+_OPEN_SIGNS, _CLOSING_SIGNS = (*",;(&/–-",), (*".!?:;…。！？)]'’*_`",)
+_JSON_SIGNS = ("{", "[", '"')
+_JSON_LINE = proven(r'^\s*(?:[\[\]{}]|"[^"\\]{1,80}"\s*:)')
+_MEMBER = proven(
+    r'"(?P<key>[^"\\\n]{1,80})"\s{0,9}:\s{0,9}(?:"(?P<words>(?:[^"\\]|\\.)*+)"|(?P<value>-?\d[\d.eE+-]{0,40}|true|false))'
+)
 _QUOTE_MARKS = proven(r"[\"“”„«»]")
 
 _Line = tuple[int, str]
@@ -56,6 +89,18 @@ class Quote(Value):
     text: str
     first_line: int
     last_line: int
+    key: str = ""
+    """Of JSON, the member that this is the value of."""
+
+    @property
+    def said(self) -> str:
+        """The words with their key."""
+        return f"{self.key}: {self.text}" if self.key else self.text
+
+    @property
+    def noted(self) -> str:
+        """As a note has it: quotation marks part the key, which stands elsewhere, from the words."""
+        return f'{self.key}: "{self.text}"' if self.key else self.text
 
 
 class _Scored(Value):
@@ -65,13 +110,15 @@ class _Scored(Value):
     unlike_prose: bool
 
 
-def best_quotes(lines: Sequence[_Line], looked_for: Sequence[Concept], most: int = 2) -> tuple[Quote, ...]:
+def best_quotes(lines: Sequence[_Line], looked_for: Sequence[Concept], several: int = 0) -> tuple[Quote, ...]:
     """The quotations that say most about what is looked for, best first.
+
+    `several`: so many at most, which may say the same of different things, as the rows of tables do.
 
     One at least wherever there is any text: a document that was read leaves a trace. Questions answer nothing, and
     they, code and header lines are quoted only where nothing else says as much.
     """
-    candidates = [quote for quote in _quotes(lines) if header_of(quote.text)[0] or _has_words(quote.text)]
+    candidates = [quote for quote in _quotes(lines) if header_of(quote.said)[0] or _has_words(quote.text)]
     code = _code(lines)
     scored = sorted(_scored(candidates, looked_for, code), key=lambda item: (-item.score, item.unlike_prose))
     if not scored:
@@ -79,7 +126,11 @@ def best_quotes(lines: Sequence[_Line], looked_for: Sequence[Concept], most: int
     chosen = [scored[0]]
     for item in scored[1:]:
         said = frozenset[str]().union(*(before.matched for before in chosen))
-        if len(chosen) < most and item.score >= SECOND_BEST * scored[0].score > 0 and item.matched - said:
+        if (
+            len(chosen) < (several or MOST_QUOTES)
+            and item.score >= SECOND_BEST * scored[0].score > 0
+            and (several or item.matched - said)
+        ):
             chosen.append(item)
     return tuple(item.quote for item in chosen)
 
@@ -88,8 +139,16 @@ def strength(text: str, looked_for: Sequence[Concept]) -> float:
     """How directly a quotation speaks of what is looked for: how many of the concepts it shows, where further words of
     the same concept add a quarter each, and its form.
     """
-    present = stems_in(text)
-    return sum(_strength(concept, present) for concept in looked_for) * _form(text, looked_for)
+    present, said = stems_in(text), stems(text)
+    pairs = [*pairwise(said)]
+    together = sum(
+        TOGETHER * min(one.weight, other.weight)
+        for one, other in pairwise(looked_for)
+        if any(first in one.stems and second in other.stems for first, second in pairs)
+    )
+    lacks = not all(concept.words for concept in looked_for) and not _has_figure(text, looked_for)
+    shown = sum(_strength(concept, present) for concept in looked_for) + together
+    return shown * (LACKING if lacks else 1) * _form(text, looked_for)
 
 
 def entry_value(text: str, looked_for: Sequence[Concept]) -> str:
@@ -117,16 +176,16 @@ def _strength(concept: Concept, present: Set[str]) -> float:
 
 
 def _scored(candidates: Sequence[Quote], looked_for: Sequence[Concept], code: Set[int]) -> Iterator[_Scored]:
-    rare = weighed(looked_for, [quote.text for quote in candidates])
+    rare = weighed(looked_for, [quote.said for quote in candidates])
     wanted = frozenset[str]().union(*(concept.stems for concept in looked_for))
     for quote in candidates:
         asks = quote.text.rstrip("*_ ").endswith(("?", "？"))
         answers = not asks and quote.first_line not in code
         yield _Scored(
             quote=quote,
-            score=strength(quote.text, rare) if answers else 0.0,
-            matched=wanted & stems_in(quote.text),
-            unlike_prose=not answers or bool(header_of(quote.text)[0]),
+            score=strength(quote.said, rare) if answers else 0.0,
+            matched=wanted & stems_in(quote.said),
+            unlike_prose=not answers or bool(header_of(quote.said)[0]),
         )
 
 
@@ -149,19 +208,31 @@ def _form(text: str, looked_for: Sequence[Concept]) -> float:
     wanted = frozenset[str]().union(*(concept.stems for concept in looked_for))
     keys, said = list(words(key)), list(words(value))
     own = [word for word in said if word not in _POINTERS and stem(word) not in wanted]
+    short = len(own) <= DIRECT_WORDS and not (named and _has_figure(value, looked_for))
     factor = 1 / (1 + len(text) / 400)
     if named >= NAMED_SHARE:
         factor *= 1 + 2 * named
-    elif key and (_ENVELOPE.issuperset(keys) or (len(own) <= DIRECT_WORDS and ("::" in key or len(own) == len(said)))):
+    elif _is_row(text):
+        label_words = [word for word in words(text) if not word.isdecimal()]
+        factor *= 1 + 2 * sum(stem(word) in wanted for word in label_words) / max(1, len(label_words))
+    elif key and (_ENVELOPE.issuperset(keys) or (short and ("::" in key or len(own) == len(said)))):
         return 0.0
     if not own or not _POINTERS.isdisjoint(keys):
         factor *= 0.2
     plain = _URL.sub("", text)
     named_things = sum(len(word) for word in plain.split() if _is_identifier(word.strip(".,;:!?()[]*'")))
     symbols = len(_SYMBOL.findall(plain)) > len(plain) * MOST_SYMBOLS
-    if _MARKUP.search(text) or symbols or named_things > len(plain) * MOST_IDENTIFIERS:
+    if len(text) > LONG and not (key or _is_row(text)) and (text[0].islower() or not text.endswith(_CLOSING_SIGNS)):
+        factor *= TORN
+    if _MARKUP.search(text) or (symbols and not _is_row(text)) or named_things > len(plain) * MOST_IDENTIFIERS:
         factor *= 0.2
     return factor
+
+
+def _has_figure(text: str, looked_for: Sequence[Concept]) -> bool:
+    """Whether it has the figure that is asked for; without one asked for, no."""
+    present = stems_in(text)
+    return any(not concept.words and not concept.stems.isdisjoint(present) for concept in looked_for)
 
 
 def _is_identifier(word: str) -> bool:
@@ -184,7 +255,13 @@ def _quotes(lines: Sequence[_Line]) -> Iterator[Quote]:
     for paragraph in _paragraphs(lines):
         text = "\n".join(line for _, line in paragraph)
         starts = _line_starts(paragraph)
-        for start, end in sentence_spans(text):
+        members = list(_MEMBER.finditer(text)) if text.lstrip().startswith(_JSON_SIGNS) else []
+        for member in members:
+            kept = max(_QUOTE_MARKS.split(member["words"] or member["value"]), key=len).strip(" \\")
+            line = _line_at(starts, member.start())
+            for sentence in sentences(kept):
+                yield Quote(text=sentence[:QUOTE_CHARACTERS], first_line=line, last_line=line, key=member["key"])
+        for start, end in () if members else sentence_spans(text):
             yield from _pieces(text, start, end, starts)
 
 
@@ -207,13 +284,14 @@ def _paragraphs(lines: Sequence[_Line]) -> Iterator[list[_Line]]:
     """Lines that belong together: running text, one bullet, or one header line. Headings are left out."""
     paragraph: list[_Line] = []
     previous = 0
+    widest = max((len(line) for _, line in lines), default=0)
     for number, line in lines:
         if _RULE.match(line):
             # The line above is its heading.
             paragraph = paragraph[:-1]
-        alone = bool(_HEADER.match(line))
+        alone = bool(_HEADER.match(line) or _JSON_LINE.match(line))
         ends = alone or _says_nothing(line) or _OWN_LINE.match(line) or number != previous + 1
-        if paragraph and ends:
+        if paragraph and (ends or _begins_anew(paragraph[-1][1], line, widest)):
             yield paragraph
             paragraph = []
         previous = number
@@ -227,8 +305,26 @@ def _paragraphs(lines: Sequence[_Line]) -> Iterator[list[_Line]]:
         yield paragraph
 
 
+def _begins_anew(above: str, line: str, widest: int) -> bool:
+    """Whether a line does not go on with the one above: that is a heading or a row of a table, or this is one."""
+    begin = line.lstrip()
+    end = above.rstrip()
+    if begin[:1].islower() or end.endswith(_OPEN_SIGNS) or end.rpartition(" ")[2] in _OPEN_WORDS:
+        return False
+    next_word = begin.split(None, 1)[0]
+    fits = len(above) + 1 + len(next_word) <= WRAPPED * widest
+    return fits or _is_row(above) or _is_row(begin)
+
+
+def _is_row(line: str) -> bool:
+    """Whether a line is of a table: a label, then two figures or more."""
+    *label, last, other = ["", "", "", *(part for part in line.split() if part not in _COLUMN_SIGNS)]
+    return any(label) and line.lstrip()[0].isalpha() and all(map(_FIGURE.match, (last, other)))
+
+
 def _says_nothing(line: str) -> bool:
-    return not line.strip() or _RULE.match(line) is not None or marked_place(line) is not None
+    is_mark = _RULE.match(line) is not None or _PAGE_NUMBER.match(line) is not None or marked_place(line) is not None
+    return not line.strip() or is_mark
 
 
 def _line_starts(paragraph: Iterable[_Line]) -> list[tuple[int, int]]:

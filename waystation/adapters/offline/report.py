@@ -20,10 +20,11 @@ from waystation.adapters.offline.language import (
     first_words,
     is_of_every_document,
     stem,
+    stems_in,
     weighed,
     words,
 )
-from waystation.adapters.offline.plan import ANALYSIS_TITLE
+from waystation.adapters.offline.plan import ANALYSIS_TITLE, NOTHING_ANSWERS
 from waystation.adapters.offline.quotes import (
     CITED,
     QUOTED,
@@ -35,6 +36,7 @@ from waystation.adapters.offline.quotes import (
     strength,
 )
 from waystation.adapters.offline.replies import CALL_OVERHEAD, CHARACTERS_A_TOKEN, Call, Reply, call, finding
+from waystation.adapters.offline.research import EXCEPTIONS_TITLE
 from waystation.adapters.offline.view import Need, View
 from waystation.domain.details import counted
 from waystation.domain.value import Value
@@ -333,11 +335,16 @@ def _summary(view: View, kept: set[str]) -> Iterator[str]:
     if claims and not any(result.total is None or result.missing for result in found.values()):
         documents = {place.document for entry in claims.values() for place in entry.places}
         yield f"In the sections below: {counted(len(claims), 'quotation')} from {counted(len(documents), 'document')}."
+    elif not any(result.total is None or result.missing or result.of("conclusion") for result in found.values()):
+        yield NOTHING_ANSWERS
+    shares = [_share(view, need, entry) for need, result in found.items() for entry in result.of("claim")]
+    if shares and max(shares) < HALF:
+        yield NOTHING_CLOSE
     concluded = [one for need in _summarised(view) for one in _handed_in(view, need.step).of("conclusion")]
     few = {need.title for need, result in found.items() if len(result.of("claim")) <= _FEW}
     for topic, entries in _by_topic(concluded).items():
         counts = any(_QUOTED in entry.text for entry in entries)
-        if topic in few or (not counts and is_of_every_document(topic)):
+        if topic in few or topic == EXCEPTIONS_TITLE or (not counts and is_of_every_document(topic)):
             continue  # its section shows all of it at a glance
         yield f"\n**{topic or CONCLUSIONS}**\n"
         yield from (_bullet(entry, concepts(topic)) for entry in entries)
@@ -347,6 +354,17 @@ def _summary(view: View, kept: set[str]) -> Iterator[str]:
         yield f"\n{NOT_JUDGED}"
 
 
+def _share(view: View, need: Need, entry: Entry) -> float:
+    """Of what its step looks for, how much a quotation shows, with the name of its document."""
+    looked_for = concepts(need.title) or concepts(view.contract.question)
+    said = stems_in(f"{entry.text} {_name(entry)}")
+    return sum(not concept.stems.isdisjoint(said) for concept in looked_for) / max(1, len(looked_for))
+
+
+HALF = 0.5
+NOTHING_CLOSE = (
+    "No quotation has half of the words that were looked for: perhaps nothing in the documents answers the question."
+)
 IN_THE_SECTIONS = "What was found, and what is missing, stands in the sections below."
 _QUOTED = "quoted documents"
 MOST_GROUPS = 6

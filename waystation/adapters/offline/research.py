@@ -5,22 +5,27 @@ Divides many documents among subagents where there is much to read in them, and 
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from itertools import groupby, pairwise
 
 from pydantic import JsonValue
 
 from waystation.adapters.offline.language import (
+    ASIDE,
     STOP_WORDS,
     Concept,
     concepts,
     first_words,
     is_of_every_document,
     sought,
+    stem,
+    stems_in,
     weighed,
     words,
 )
 from waystation.adapters.offline.quotes import (
+    QUOTED,
     KeptNote,
     LineRange,
     best_quotes,
@@ -147,12 +152,37 @@ FEW = 5
 """Documents that are named as not quoted."""
 OPEN_QUESTIONS_CHARACTERS = 400
 """Room that a hand-in keeps for them."""
+EXCEPTIONS_TITLE = "Exceptions, limits and gaps"
+MOST_PLACES, MOST_OF_NAMED = 12, 4
+"""Read of a document that the question names, and quoted of it."""
+NAMED = 2.0
+"""What a quotation of it counts, beside one of another document."""
+_IN_NAME = proven(r"[^\W_]+")
 NOTHING_MATCHED = "Nothing in the documents matched: "
 """So an open question begins where nothing was found."""
 TELLING = 0.2
 """A quotation that says less than this share of what the best one says is not handed in."""
 FRUGAL_BELOW = 12_000
 """Tokens of budget left: below, read one document at a time, and search for few passages."""
+
+
+def names_in(text: str, documents: Sequence[str]) -> dict[str, frozenset[str]]:
+    """The documents whose names a text says, the nearest first, each with those words: of `EBAY_2022_10K.pdf`, "eBay".
+
+    A name may stand there in several words ("Best Buy"). What most documents are called tells none of them apart.
+    """
+    said = list(words(text))
+    runs = {
+        "".join(run): run for size in (1, 2, 3) for at in range(len(said)) if len(run := said[at : at + size]) == size
+    }
+    own = {name: frozenset(_IN_NAME.findall(label(name).casefold())) for name in documents}
+    counts = Counter(word for parts in own.values() for word in parts)
+    telling = {
+        word for word in runs if not word.isdecimal() and word not in STOP_WORDS and counts[word] * 2 <= len(own)
+    }
+    named = [name for name in own if own[name] & telling]
+    named.sort(key=lambda name: -len(own[name] & runs.keys()))
+    return {name: frozenset(one for word in own[name] & telling for one in (word, *runs[word])) for name in named}
 
 
 def research(view: View) -> Reply:
@@ -167,6 +197,10 @@ class Researcher:
         self._view = view
         goal = concepts(view.contract.goal)
         self._looked_for: Sequence[Concept] = goal or concepts(view.contract.question)
+        asked = f"{view.contract.goal} {view.contract.question}"
+        self._named = names_in(asked, view.contract.documents)
+        self._names = frozenset[str]().union(*self._named.values())
+        self._own = concepts(view.contract.question) if view.contract.goal.startswith(EXCEPTIONS_TITLE) else ()
         self._every_document = is_of_every_document(view.contract.goal)
         self._beginnings = self._every_document or is_of_every_document(view.contract.question)
         self._enough = ENOUGH_OF_EVERY if self._beginnings else ENOUGH_DOCUMENTS
@@ -215,18 +249,18 @@ class Researcher:
         for read in self._view.calls("read_document"):
             if not read.failed:
                 lines.setdefault(read.text("name"), {}).update(read_lines(read.result))
-        rare = weighed(self._looked_for, ["\n".join(known.values()) for known in lines.values()])
+        rare = weighed(self._told_by_text, ["\n".join(known.values()) for known in lines.values()])
         return tuple(
             call(
                 "take_note",
-                text=quote.text,
+                text=quote.noted,
                 document=name,
                 first_line=quote.first_line,
                 last_line=quote.last_line,
             )
             for name, known in lines.items()
             if name not in tried
-            for quote in best_quotes(sorted(known.items()), rare)
+            for quote in best_quotes(sorted(known.items()), rare, MOST_OF_NAMED if name in self._named else 0)
         )
 
     def _reading(self) -> tuple[Call, ...]:
@@ -251,9 +285,16 @@ class Researcher:
         the goal itself is, so do the beginnings of those that no search found.
         """
         found: dict[str, LineRange] = {}
+        named: dict[str, list[LineRange]] = {name: [] for name in self._named}
         for search in self._view.calls("search_documents"):
             for hit in hits(search.result):
-                found.setdefault(hit.document, hit)
+                if len(known := named.get(hit.document, [])) < MOST_PLACES and hit not in known:
+                    known.append(hit)
+                if hit.document not in named:
+                    found.setdefault(hit.document, hit)
+        for several in named.values():
+            for hit in several:
+                yield from self._around(hit)
         for hit in found.values():
             yield from self._around(hit)
         if self._every_document and found and self._view.contract.last_document is None:
@@ -288,13 +329,21 @@ class Researcher:
 
     def _queries(self) -> list[str]:
         """What is looked for in its own words, then in related words, then in the words of title and question."""
-        own = [word for concept in self._looked_for for word in concept.words[:1]]
+        telling = [one for one in self._told_by_text if one.weight > ASIDE] or self._looked_for
+        own = [word for concept in telling for word in concept.words[:1]]
         related = [word for concept in self._looked_for for word in concept.words[1:]]
         context = words(sought(f"{self._view.contract.title} {self._view.contract.question}"))
         pool = list(dict.fromkeys([*own, *related]))
         context = [word for word in dict.fromkeys(context) if word not in STOP_WORDS and word not in pool]
-        lots = [pool[at : at + WORDS_A_QUERY] for at in range(0, len(pool), WORDS_A_QUERY)]
-        return [" ".join(lot) for lot in [*lots[: MOST_SEARCHES - 1], context[:WORDS_A_QUERY]] if lot]
+        begin = len(own) if self._named else 0
+        lots = [pool[at : at + WORDS_A_QUERY] for at in range(begin, len(pool), WORDS_A_QUERY)]
+        parts = (part for name in self._named for part in _IN_NAME.findall(label(name).casefold()))
+        called = dict.fromkeys(part for part in parts if part in self._names)
+        return [
+            " ".join([*called, *lot])
+            for lot in [own[:begin], *lots[: MOST_SEARCHES - 1], context[:WORDS_A_QUERY]]
+            if lot
+        ]
 
     @property
     def _frugal(self) -> bool:
@@ -304,8 +353,9 @@ class Researcher:
     def _hand_in(self) -> Reply:
         """The findings; after a refusal fewer of them, and none that the refusal names."""
         refusals = [made.result for made in self._view.calls("submit_findings") if made.failed]
-        rare = weighed(self._looked_for, [note.text for note in self._notes])
-        rated = [(strength(note.text, rare), note) for note in self._notes]
+        notes = [note for note in self._notes if self._bears(note)] or ([] if self._own else self._notes)
+        rare = weighed(self._told_by_text, [note.text for note in notes])
+        rated = [(strength(one.text, rare) * (NAMED if one.place.document in self._named else 1), one) for one in notes]
         best = max((rating for rating, _ in rated), default=0.0)
         rated.sort(key=lambda item: (0 if self._every_document else -round(item[0], 1), item[1].place.document))
         telling = [note for rating, note in rated if rating >= TELLING * best > 0]
@@ -316,13 +366,35 @@ class Researcher:
         findings: list[JsonValue] = []
         room = self._view.max_tokens * CHARACTERS_A_TOKEN - OPEN_QUESTIONS_CHARACTERS
         for note in kept:
-            findings.append(finding(f'{label(note.place.document)}: "{note.text}"', [note.place.citation]))
+            quoted = note.text if QUOTED.search(note.text) else f'"{note.text}"'
+            findings.append(finding(f"{label(note.place.document)}: {quoted}", [note.place.citation]))
             room -= len(json.dumps(findings[-1], ensure_ascii=False)) + 2
             if room < 0:
                 findings.pop()
                 break
         open_questions: list[JsonValue] = [*self._open_questions(kept[: len(findings)], len(kept) - len(findings))]
         return Reply(calls=(call("submit_findings", findings=findings, open_questions=open_questions),))
+
+    @property
+    def _told_by_text(self) -> Sequence[Concept]:
+        """What is looked for in the text of a document: what it is called says no more there."""
+        names = {stem(name) for name in self._names}
+        return [one for one in self._looked_for if names.isdisjoint(one.stems)] or self._looked_for
+
+    def _bears(self, note: KeptNote) -> bool:
+        """Whether it is about what the question names, and an exception of what the question says."""
+        present = stems_in(note.text)
+        own = sum(not one.stems.isdisjoint(present) for one in self._own)
+        named = (
+            not self._named or note.place.document in self._named or not self._proper or bool(self._proper & present)
+        )
+        return named and 2 * own >= len(self._own)
+
+    @property
+    def _proper(self) -> frozenset[str]:
+        """The stems of names that are written as names: what does not say them is about something else."""
+        asked = _IN_NAME.findall(self._view.contract.question)[1:]
+        return frozenset(stem(word) for word in asked if not word.islower() and word.casefold() in self._names)
 
     def _open_questions(self, told: Sequence[KeptNote], untold: int) -> Iterator[str]:
         total = self._view.contract.document_count
