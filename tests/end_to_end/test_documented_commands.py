@@ -30,6 +30,9 @@ WITHOUT_A_PLATFORM = (
     "waystation keys list",
     "waystation store migrate",
     "waystation store reseal",
+    "waystation read report.pdf costs.xlsx notes/",
+    "waystation read notes/ --redacted",
+    "waystation read notes/ --json",
 )
 ON_A_PLATFORM = (
     'waystation submit "What did we promise customers about retention?" --docs contracts/ --docs faq.html',
@@ -129,6 +132,7 @@ MEANT = {
     "--docs …": "--docs contracts/",
     '"…"': '"Which harbour was closed by silt?"',
     "/usr/lib/python3.11": "notes",
+    "report.pdf costs.xlsx notes/": "contracts/retention.md faq.html notes/",
 }
 ONE_OF_SEVERAL = {0, 2}
 """Where several agents of the task asked, the command lists them, and wants one named."""

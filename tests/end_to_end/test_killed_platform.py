@@ -39,7 +39,7 @@ def test_a_task_survives_kill_9_of_everything_in_the_middle_of_a_leg(tmp_path: P
         platform(tmp_path / "home", server) as shell,
     ):
         submitted = shell.json(
-            "submit", QUESTION, "--docs", str(documents), "--budget", "14k", "--window", "6k", "--detach"
+            "submit", QUESTION, "--docs", str(documents), "--budget", "24k", "--window", "6k", "--detach"
         )
         task_id = str(submitted["task_id"])
         until(lambda: len(shell.paid_turns()) >= 3, 180, "three committed turns")
