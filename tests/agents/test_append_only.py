@@ -1,11 +1,16 @@
 """What an agent's model was sent is only added to between two compactions, whatever happens meanwhile."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from tests.agents.conftest import opened_copy
 from tests.agents.full_context import compressed, summary
 from tests.agents.office import Office, never, use
 from tests.agents.test_agent_loop_attempts import Crash, CrashingSearch
@@ -119,6 +124,74 @@ async def test_over_a_whole_run_requests_break_off_at_compactions_alone_and_no_t
     await run.leg()
     assert [number for number in run.breaks if number not in compacted] == []
     assert run.nothing_was_lost
+
+
+class Eventful:
+    """A run to which anything may happen, and the requests before which the context was compacted."""
+
+    def __init__(self, office: Office) -> None:
+        self.run = Run(office)
+        self.compacted: set[int] = set()
+        self._numbers = count(1)
+
+    async def leg(self) -> None:
+        if isinstance(await self.run.leg(), ContextFull):
+            await self.compaction()
+
+    async def crash(self) -> None:
+        self.run.leg_number += 1
+        try:
+            await self.run.attempt(replace(self.run.office.desk, search=CrashingSearch()))
+        except Crash:
+            await self.run.attempt()
+
+    async def failure(self) -> None:
+        good = self.run.server.answer
+
+        def fail(_: Body) -> ModelReply:
+            self.run.server.answer = good
+            raise ConnectionError
+
+        self.run.server.answer = fail
+        with suppress(ModelUnavailable, ConnectionError):
+            await self.run.leg()
+        self.run.server.answer = good
+        await self.run.attempt()
+
+    async def message(self) -> None:
+        number = next(self._numbers)
+        await tell(self.run.office, number, f"Look at basin {number}, too.")
+
+    async def documents(self) -> None:
+        number = next(self._numbers)
+        newer = NEWER.model_copy(update={"text": f"{NEWER.text}It was dredged {number} times.\n"})
+        await update(self.run.office, number, newer)
+
+    async def compaction(self) -> None:
+        if self.run.server.bodies:
+            await compressed(self.run.office, ScriptedModel([summary()]))
+            self.compacted.add(len(self.run.server.bodies) + 1)
+
+
+@given(
+    happenings=st.lists(
+        st.sampled_from(["leg", "crash", "failure", "message", "documents", "compaction"]), min_size=3, max_size=14
+    ),
+    strategy=st.sampled_from(["window", "snapshot", "ends", "replace"]),
+)
+@example(happenings=["leg", "message", "crash", "documents", "compaction", "failure", "leg"], strategy="window")
+async def test_whatever_happens_in_whatever_order_requests_break_off_at_compactions_alone(
+    stores: Path, tmp_path_factory: pytest.TempPathFactory, happenings: list[str], strategy: Strategy
+) -> None:
+    async with opened_copy(stores / "planned.db", tmp_path_factory.mktemp("run")) as office:
+        eventful = Eventful(office)
+        office.terms = office.terms.model_copy(update={"strategy": strategy})
+        for happening in happenings:
+            await getattr(eventful, happening)()
+        await eventful.leg()
+        await eventful.leg()
+        assert set(eventful.run.breaks) <= eventful.compacted
+        assert eventful.run.nothing_was_lost
 
 
 async def test_what_a_crash_interrupted_goes_on_behind_the_same_bytes(office: Office) -> None:

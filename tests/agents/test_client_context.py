@@ -134,7 +134,7 @@ research-1, turn 14: claude-sonnet-5-5, a window of 20,000 tokens
 full from 15,000 on; 75.0% of its input so far was read from the cache
 System prompt and tools are estimated, without tools of the web and of servers, until a leg has ended.
 layer                share   asked     got  gave way  gives way first
-system and policy      900   2,144   2,144         -  the last named
+system and policy      900   2,814   2,814         -  the last named
 task contract          900      12      12         -  the last named
 runtime state          540       0       0         -  the last named
 short-term memory    3,240     273     273         -  the oldest
@@ -142,7 +142,7 @@ episodic memory      2,340       0       0         -  the oldest
 semantic memory      1,620       0       0         -  what can be read again, the oldest first
 procedural memory    1,260       0       0         -  the least relevant
 observations         3,960       0       0         -  what can be read again, the oldest first
-retrieved evidence   1,620  16,925  15,571     1,354  the least relevant
+retrieved evidence   1,620  16,925  14,901     2,024  the least relevant
 work buffer          1,620   4,000       0     4,000  the last named
-all                 18,000  23,354  18,000     5,354\
+all                 18,000  24,024  18,000     6,024\
 """)
