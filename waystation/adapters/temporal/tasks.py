@@ -190,6 +190,8 @@ _BUSY = frozenset(
         RPCStatusCode.DEADLINE_EXCEEDED,
         RPCStatusCode.CANCELLED,
         RPCStatusCode.RESOURCE_EXHAUSTED,
+        # A connection that broke while a call was under way.
+        RPCStatusCode.UNKNOWN,
         # A workflow that cannot take a message now, since its worker's attempts fail.
         RPCStatusCode.FAILED_PRECONDITION,
     }
