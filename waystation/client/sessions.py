@@ -80,11 +80,16 @@ async def session_start(store: SqlStore, tenant: str, session: str) -> SessionSt
 
 async def new_row(settings: Settings, store: SqlStore, request: TaskRequest) -> TaskRow:
     """The task as it is to be stored. Raises BadInput for terms that cannot work, and names that lists cannot show."""
-    for what, name in (("a session", request.session), ("a tenant", request.tenant)):
-        if CONTROL.search(name):
-            raise BadInput(f"the name of {what} is one line without control characters; {name!r} is not")
+    require_one_line("a session", request.session)
+    require_one_line("a tenant", request.tenant)
     _require_servers(settings, request.servers or ())
     return await task_row_of(request, settings, EarlierTasks(store), load_prices(settings.prices), utc_now())
+
+
+def require_one_line(what: str, name: str) -> None:
+    """Raise BadInput for a name that lists cannot show."""
+    if CONTROL.search(name):
+        raise BadInput(f"the name of {what} is one line without control characters; {name!r} is not")
 
 
 def _require_servers(settings: Settings, named: Sequence[str]) -> None:
