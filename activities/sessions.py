@@ -15,13 +15,21 @@ from temporalio import activity
 
 from activities.attempts import beating, reported
 from waystation.agents.editor import Rewinder
-from waystation.agents.task_states import store_state
+from waystation.agents.task_states import keep_refusal, store_state
 from waystation.domain.amount import Amount
 from waystation.domain.continuation import TaskRewind
 from waystation.domain.errors import StoreError
 from waystation.domain.ownership import Installation
 from waystation.domain.pieces import StateRef
-from waystation.domain.session import SaveSession, SessionKey, SessionStart, Settlement, StoredSession, start_for
+from waystation.domain.session import (
+    RefusedTask,
+    SaveSession,
+    SessionKey,
+    SessionStart,
+    Settlement,
+    StoredSession,
+    start_for,
+)
 from waystation.domain.task import TaskRef
 from waystation.domain.task_state import TaskState
 from waystation.domain.value import Value
@@ -101,6 +109,13 @@ class SessionActivities:
             with reported():
                 found = await asyncio.gather(*map(settle, request.task_ids))
         return Reconciled(settled=tuple(one for one in found if one is not None))
+
+    @activity.defn(name="RefuseTask")
+    async def refuse(self, refused: RefusedTask) -> None:
+        """Keep that the session does not take the task, and why. Nothing is kept of one of another store."""
+        with reported():
+            if await self._store.store_id() == refused.ref.store_id:
+                await keep_refusal(self._store, refused)
 
     async def _spent(self, task_id: str) -> Amount:
         """What the task's agent runs have cost, and will have: an agent that nobody has stopped yet is fenced off."""

@@ -20,7 +20,7 @@ from activities.attempts import beating, reported
 from waystation.agents.oversight import Reviewer, Reviser
 from waystation.agents.planner import PlanMade, Planner
 from waystation.agents.publisher import Published, Publisher
-from waystation.agents.task_states import load_state
+from waystation.agents.task_states import load_state, without_refusal
 from waystation.domain.amount import Limit
 from waystation.domain.errors import WebhookUnavailable, WrongStore
 from waystation.domain.models import PRICES, Price
@@ -76,7 +76,7 @@ class PlanningActivities:
             store_id = await self._store.store_id()
             if store_id != ref.store_id:
                 raise WrongStore(ref.store_id, store_id)
-            row = await self._store.task(ref.task_id, ref.reader)
+            row = await without_refusal(self._store, await self._store.task(ref.task_id, ref.reader))
             title = row.title or await self._title(row.request.question, ref.tenant)
             await self._store.admit(ref.task_id, title)
             ended = row.progress if row.progress is not None and row.progress.phase.over else None

@@ -6,7 +6,6 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from waystation.domain.amount import Amount
 from waystation.domain.approvals import Origin
 from waystation.domain.documents import LeftOut
 from waystation.domain.plan import PlanVersion
@@ -186,16 +185,7 @@ def still_open(trail: Iterable[AuditEntry]) -> tuple[Approval, ...]:
 
 def as_stored(row: TaskRow, phase: TaskPhase) -> TaskProgress:
     """What the store alone can say of a task that has not ended there."""
-    if row.progress is not None:
-        return row.progress.model_copy(update={"phase": phase})
-    return TaskProgress(
-        task_id=row.ref.task_id,
-        phase=phase,
-        title=row.title,
-        model=row.terms.agent.model,
-        models=row.terms.models,
-        budget=BudgetProgress(limit=row.terms.budget, spent=Amount(), reserved=Amount()),
-    )
+    return row.progress_in(phase)
 
 
 def known_of(row: TaskRow) -> dict[str, object]:

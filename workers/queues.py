@@ -161,6 +161,7 @@ def workflows_worker(shop: Workshop) -> Worker:
             ledger.take_over,
             ledger.audit,
             sessions.reconcile,
+            sessions.refuse,
             sessions.signal,
             sessions.take_over,
             sessions.save,

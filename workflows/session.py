@@ -197,6 +197,11 @@ class SessionWorkflow:
         self._starting.add(ref.task_id)
         try:
             return await self._start(await admit(ref), rewind)
+        except ApplicationError as refused:
+            if rewind is None and refused.type != SESSION_CONTINUES:
+                # Before anybody hears of it, so that it is seen as refused whatever ends in between.
+                await keep_refusal(ref, refused.message)
+            raise
         finally:
             self._starting.discard(ref.task_id)
             self._used = True
@@ -207,8 +212,11 @@ class SessionWorkflow:
             return Admission(task_id=task_id, state="finished" if admitted.finished else "running")
         try:
             taken_up = session.taken_up(self._state, admitted)
-        except (Overdrawn, BadInput) as error:
-            raise ApplicationError(str(error), type=type(error).__name__, non_retryable=True) from error
+        except Overdrawn as error:
+            words = session.overdrawn_text(self._state.account, error.asked, again=rewind is not None)
+            raise ApplicationError(words, type=BadInput.__name__, non_retryable=True) from error
+        except BadInput as error:
+            raise ApplicationError(str(error), type=BadInput.__name__, non_retryable=True) from error
         if not await self._change_and_save(taken_up):
             raise ApplicationError(CONTINUES, type=SESSION_CONTINUES, non_retryable=True)
         if await start(admitted, rewind):
@@ -331,6 +339,15 @@ async def admit(ref: TaskRef) -> Admitted:
         return await workflow.execute_activity_method(PlanningActivities.admit, ref, **named(ADMISSION, "admit a task"))
     except ActivityError as error:
         raise (error.cause if isinstance(error.cause, ApplicationError) else error) from None
+
+
+async def keep_refusal(ref: TaskRef, reason: str) -> None:
+    """Keep why the session does not take the task."""
+    await workflow.execute_activity_method(
+        SessionActivities.refuse,
+        session.RefusedTask(ref=ref, reason=reason),
+        **named(SHORT, "keep why a task was refused"),
+    )
 
 
 async def start(admitted: Admitted, rewind: TaskRewind | None = None) -> bool:

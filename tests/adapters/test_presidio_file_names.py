@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.agents.document_names import redact_names, redact_text
 from waystation.agents.documents import told_name
-from waystation.domain.privacy import Place, Policy, treatment
+from waystation.domain.privacy import Place, Policy, Redacted, treatment
 
 TENANT = "tenant"
 HEX = "0123456789abcdef" * 9
@@ -149,3 +149,45 @@ async def test_a_private_value_in_the_name_of_a_sheet_or_an_attachment_goes_and_
 @pytest.mark.parametrize("policy", Policy)
 def test_the_last_look_before_memory_is_for_secrets_and_identifiers(policy: Policy) -> None:
     assert treatment(Place.EMBEDDED, policy) <= treatment(Place.COMPRESSED, policy)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Margaret_Hamilton.xlsx",
+        "Quoted above already: prices.csv, Margaret_Hamilton",
+        "The offer in `Margaret_Hamilton.xlsx` is lower.",
+        "It lies in /srv/hr/Margaret_Hamilton.xlsx now.",
+        *(
+            f"See letter{joint}Margaret{joint}Hamilton{joint}2024.docx, page 3."
+            for joint in ("_", "-", ".", "~", "+", "%20")
+        ),
+        "See Hamilton,Margaret.docx",
+        "See MargaretHamilton.docx",
+        "Sources: Margaret-Hamilton, Margaret.Hamilton",
+    ],
+)
+async def test_a_name_of_a_file_in_prose_is_read_with_blanks_for_its_joints(
+    redactor: PresidioRedactor, text: str
+) -> None:
+    (found,) = await redactor.redact([text], Place.COMPRESSED, TENANT)
+    assert "Margaret" not in found.text
+    assert "Hamilton" not in found.text
+    assert await redactor.redact([found.text], Place.COMPRESSED, "another") == (Redacted(text=found.text),)
+
+
+async def test_joined_and_plain_words_of_a_name_have_one_placeholder(redactor: PresidioRedactor) -> None:
+    found = await redactor.redact(
+        ["I met Margaret Hamilton there.", "Margaret_Hamilton.xlsx"], Place.COMPRESSED, TENANT
+    )
+    assert len({span.placeholder for one in found for span in one.spans}) == 1
+
+
+async def test_identifiers_of_programs_are_no_names(redactor: PresidioRedactor) -> None:
+    text = (
+        "READ_ME __init__ Content-Type Foo_Bar Read_Me.txt User_Agent X-Forwarded-For Set-Cookie Client/Server "
+        "Hodgkin-Huxley Foo_Bar.py Test_Case.java Java.Util My_Class Http_Server ReadMe.txt JavaScript.pdf Max_Retries "
+        "Annual_Report_Final.pdf Meeting_Notes.md Quarterly-Results.pdf Terms_Of_Service.html America/New_York"
+    )
+    (found,) = await redactor.redact([text], Place.COMPRESSED, TENANT)
+    assert found.text == text

@@ -1,12 +1,21 @@
 """`waystation session set` against a real server."""
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
+from tests.ended_tasks import keep_ended_task
+from tests.readers import ANYONE
+from waystation.adapters.clock import utc_now
+from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.connect import Target
 from waystation.cli.main import run
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.budget import Account
+from waystation.domain.session import SessionKey, SessionState, StoredSession
+from waystation.settings import Settings
 
 
 @pytest.mark.parametrize(
@@ -25,3 +34,44 @@ def test_a_limit_that_was_set_is_printed_for_programs(
     monkeypatch.setenv("TEMPORAL_ADDRESS", str(temporal_server.address))
     assert run(["session", "set", "harbours", "--budget", budget, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"session": "harbours", "limit_tokens": tokens, "limit_usd": usd}
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\x1b[2Jb", "a\u2028b"])
+def test_a_name_that_no_session_may_have_gets_no_limit(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
+    assert run(["session", "set", name, "--budget", "10k"]) == 2
+    assert "the name of a session is one line without control characters" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\x1b[2Jb", "a\u202eb"])
+def test_a_key_has_a_name_that_can_be_seen(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
+    assert run(["keys", "make", name]) == 2
+    assert "one line of 1 to 100 characters that can be seen" in " ".join(capsys.readouterr().err.split())
+
+
+async def kept(home: Path) -> None:
+    """A session with one task and a limit, of which some is held."""
+    task = await keep_ended_task(Settings(home=home))
+    store = await SqlStore.open(Settings(home=home).database_url, utc_now)
+    ref = (await store.task(task, ANYONE)).ref
+    key = SessionKey(tenant=ref.tenant, session=ref.session)
+    epoch = (await store.take_over_session(key)).epoch
+    account = Account(limit=Limit(tokens=200_000)).reserve("task-2", Amount(tokens=60_000))
+    await store.save_session(key, StoredSession(epoch=epoch, version=1, state=SessionState(account=account)))
+    await store.aclose()
+
+
+def test_a_session_is_listed_with_what_is_spent_and_held_and_its_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
+    asyncio.run(kept(tmp_path))
+    assert run(["session", "list"]) == 0
+    line = " ".join(capsys.readouterr().out.split())
+    assert "1 task $0.00 0 spent 60k held of 200k default" in line

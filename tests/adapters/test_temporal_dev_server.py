@@ -12,6 +12,7 @@ from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from waystation.adapters.temporal import dev_server
 from waystation.adapters.temporal.connect import Target, connect, ensure_search_attributes, unusable_search_attributes
 from waystation.adapters.temporal.dev_server import DevServer, running_dev_server
+from waystation.cli.platform import record_of, say_where
 from waystation.domain.errors import Unreachable
 
 STARTS_A_SERVER_AND_WAITS = """
@@ -130,3 +131,23 @@ async def test_search_attributes_that_are_there_stay(temporal_server: Target) ->
     client = await connect(temporal_server)
     assert await unusable_search_attributes(client) == ()
     assert await ensure_search_attributes(client)
+
+
+async def test_a_server_without_ports_out_of_reach_of_pages_says_which_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with dev_server.socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(dev_server, "BROWSERS_REFUSE", (port,))
+        async with running_dev_server(tmp_path / "temporal.db", tmp_path / "temporal.log", 0, 0) as server:
+            without_ui, open_to_pages = server.remarks
+            say_where(record_of(server))
+    assert without_ui.startswith("There is no Temporal UI: the ports that no web page can ask are taken (")
+    assert str(port) in without_ui
+    assert without_ui.endswith("then `waystation down` and `waystation up`")
+    assert "can ask the Temporal server's HTTP API and metrics on 127.0.0.1" in open_to_pages
+    said = " ".join(capsys.readouterr().err.split())
+    assert without_ui in said
+    assert open_to_pages in said

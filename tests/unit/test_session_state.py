@@ -180,7 +180,7 @@ def test_a_session_takes_a_task_that_is_limited_in_more_units_than_it_is() -> No
 
 def test_a_task_that_fits_in_one_unit_only_is_refused() -> None:
     with pytest.raises(
-        Overdrawn, match=r"^task-1 asks for 60,000 tokens and \$6\.00, 100,000 tokens and \$5\.00 is left$"
+        Overdrawn, match=r"^task-1 asks for 60,000 tokens and \$6\.00; left: 100,000 tokens and \$5\.00$"
     ):
         session.admitted(IN_BOTH, "task-1", Limit(tokens=60_000, micro_usd=6_000_000))
 
@@ -218,3 +218,31 @@ def test_what_people_see_of_a_session() -> None:
 - `task-1`\
 """)
     assert "0 tokens spent, 0 tokens reserved, no limit" in session.session_details(SessionState())
+
+
+@pytest.mark.parametrize(
+    ("limit", "asked", "advice"),
+    [
+        (Limit(tokens=31_269), Amount(tokens=70_000), "submit with --budget 31000 or less, or raise"),
+        (Limit(tokens=1_500), Amount(tokens=70_000), ": raise the session's limit"),
+        (Limit(micro_usd=1_259_000), Amount(micro_usd=2_000_000), "submit with --budget '$1.25' or less, or raise"),
+        (
+            Limit(tokens=31_269, micro_usd=1_259_000),
+            Amount(tokens=70_000, micro_usd=500_000),
+            "submit with --budget '31000+$0.50' or less, or raise",
+        ),
+    ],
+)
+def test_a_task_that_does_not_fit_is_told_what_would(limit: Limit, asked: Amount, advice: str) -> None:
+    words = session.overdrawn_text(Account(limit=limit), asked)
+    assert advice in words
+    assert words.endswith("raise the session's limit with `waystation session set SESSION --budget AMOUNT`")
+
+
+def test_what_is_held_for_other_tasks_is_said_to_whoever_finds_nothing_left() -> None:
+    account = Account(limit=Limit(tokens=200_000), spent=Amount(tokens=8_731)).reserve("t", Amount(tokens=160_000))
+    assert session.overdrawn_text(account, Amount(tokens=70_000)).startswith(
+        "the session has 31,269 of 200,000 tokens left, and the task asks for 70,000 tokens; 160,000 tokens held "
+        "for its tasks at work, which give back what they do not spend: submit with --budget 31000 or less"
+    )
+    assert "--budget 31000" not in session.overdrawn_text(account, Amount(tokens=70_000), again=True)

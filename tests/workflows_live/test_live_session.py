@@ -7,6 +7,7 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, W
 from temporalio.service import RPCError, RPCStatusCode
 
 from tests.crew import TIGHT_BUDGET, WORK_TOKENS, Call, Crew, Gate, terms, tight
+from tests.readers import ANYONE
 from tests.running import PATIENCE, Counter, at_work, dev_server, opened_store, request, until, until_both_ask
 from tests.workflows_live.history import events, timers
 from waystation.adapters.presidio.redactor import PresidioRedactor
@@ -275,12 +276,43 @@ async def test_a_task_that_does_not_fit_the_session_is_refused_with_both_numbers
         await counter.limit(Limit(tokens=30_000))
         with pytest.raises(BadInput) as refused:
             await counter.submit(under=terms(budget=50_000))
-        assert f"{counter.task().id} asks for 50,000 tokens, 30,000 tokens is left" in str(refused.value)
+        assert str(refused.value) == (
+            "the session refused the task: the session has 30,000 of 30,000 tokens left, and the task asks for 50,000 "
+            "tokens: submit with --budget 30000 or less, or raise the session's limit with `waystation session set "
+            "SESSION --budget AMOUNT`"
+        )
+        kept = await counter.store.task(counter.task().id, ANYONE)
+        assert kept.was_refused
+        assert kept.ended_at is not None
+        assert kept.progress is not None
+        assert kept.progress.notes[0].startswith("its session refused it: the session has 30,000 of 30,000 tokens left")
+        (known,) = await counter.store.sessions(kept.ref.reader.recalling("session"), 0, 10)
+        assert (known.tasks, known.refused, known.limit) == (0, 1, Limit(tokens=30_000))
         assert await is_forgotten(server, counter.task().id)
         assert await account(counter) == Account(limit=Limit(tokens=30_000))
         await counter.limit(Limit(tokens=50_000))
         assert (await counter.submit(under=terms(budget=50_000))).state == "started"
-        await counter.task().result()
+        assert not (await counter.store.task(counter.task().id, ANYONE)).was_refused
+        assert (await counter.task().result()).notes == ()
+
+
+async def test_a_refusal_is_kept_before_whoever_submitted_hears_of_it(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.limit(Limit(tokens=30_000))
+        with pytest.raises(BadInput):
+            await counter.submit(under=terms(budget=50_000))
+        history = [event async for event in counter.session.fetch_history_events()]
+    kept = next(
+        event.event_id
+        for event in history
+        if event.activity_task_scheduled_event_attributes.activity_type.name == "RefuseTask"
+    )
+    answered = next(
+        event.event_id for event in history if event.HasField("workflow_execution_update_completed_event_attributes")
+    )
+    assert kept < answered
 
 
 async def test_a_task_of_another_store_is_refused_with_the_names_of_both(

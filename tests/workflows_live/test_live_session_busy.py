@@ -100,7 +100,7 @@ async def platform(client: Client, folder: Path) -> AsyncGenerator[Platform]:
                 client,
                 task_queue=WORKFLOWS_QUEUE,
                 workflows=[SessionWorkflow, IdleTask],
-                activities=[sessions.reconcile, sessions.take_over, sessions.save],
+                activities=[sessions.reconcile, sessions.take_over, sessions.save, sessions.refuse],
                 workflow_runner=sandboxed(),
             ),
         ):

@@ -2,6 +2,8 @@
 
 from waystation.domain.ownership import OfTask
 from waystation.domain.pieces import Piece, StateRef
+from waystation.domain.session import RefusedTask
+from waystation.domain.task import TaskPhase, TaskRow
 from waystation.domain.task_state import TaskState, state_of, state_pieces
 from waystation.ports import Store
 
@@ -24,3 +26,24 @@ async def store_state(store: Store, state: TaskState, task: OfTask) -> StateRef:
 async def load_state(store: Store, ref: StateRef, task: OfTask) -> TaskState:
     """The state that was stored in these pieces. Raises TextMissing, StoreError."""
     return state_of([await load_piece(store, blob, task) for blob in ref.pieces])
+
+
+async def keep_refusal(store: Store, refused: RefusedTask) -> None:
+    """Keep that the session did not take the task, and why. One that has begun stays as it is. Raises StoreError."""
+    row = await store.task(refused.ref.task_id, refused.ref.reader)
+    if row.progress is not None and row.progress.phase not in {TaskPhase.SUBMITTED, TaskPhase.REFUSED}:
+        return
+    progress = row.progress_in(TaskPhase.REFUSED).model_copy(
+        update={"notes": (f"its session refused it: {refused.reason}",)}
+    )
+    if progress != row.progress:
+        await store.finish(refused.ref.task_id, progress)
+
+
+async def without_refusal(store: Store, row: TaskRow) -> TaskRow:
+    """The task as it was before its session refused it: the same request was submitted again. Raises StoreError."""
+    if row.progress is None or row.progress.phase is not TaskPhase.REFUSED:
+        return row
+    progress = row.progress.model_copy(update={"phase": TaskPhase.SUBMITTED, "notes": ()})
+    await store.finish(row.ref.task_id, progress)
+    return row.model_copy(update={"progress": progress, "ended_at": None})

@@ -72,7 +72,7 @@ async def running_locally(settings: Settings) -> AsyncGenerator[RunFile]:
     log = settings.logs_folder / "temporal.log"
     codec = _codec(settings)
     async with _only_run(settings), running_dev_server(settings.temporal_database, log, codec=codec) as server:
-        run = _record(server)
+        run = record_of(server)
         write_run_file(settings.run_file, run)
         try:
             if not await ensure_search_attributes(server.client):
@@ -189,7 +189,8 @@ def _codec(settings: Settings) -> CodecForUi | None:
     return partial(codec_for_ui, settings)
 
 
-def _record(server: DevServer) -> RunFile:
+def record_of(server: DevServer) -> RunFile:
+    """What other processes are told of the server, which this one started."""
     return RunFile(
         address=server.target.address,
         namespace=server.target.namespace,
@@ -198,12 +199,15 @@ def _record(server: DevServer) -> RunFile:
         workers=ProcessMark.of(os.getpid()),
         started=utc_now(),
         codec_endpoint=server.codec_endpoint,
+        remarks=server.remarks,
     )
 
 
 def say_where(run: RunFile) -> None:
     """Tell a person where UI and server are, and what the UI needs to show encrypted payloads."""
-    say(f"Temporal UI {run.ui_url}  server {run.address}")
+    say(f"Temporal UI {run.ui_url or '-'}  server {run.address}")
+    for remark in run.remarks:
+        say(remark)
     if run.codec_endpoint is not None:
         say(
             "Payloads are encrypted. To read and answer them in the UI: the codec server button at its top, there "

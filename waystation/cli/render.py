@@ -31,6 +31,7 @@ PHASE_STYLES = {
     TaskPhase.PAUSED: "bold yellow",
     TaskPhase.FAILED: "red",
     TaskPhase.CANCELLED: "red",
+    TaskPhase.REFUSED: "red",
 }
 NOTHING = "-"
 OVER = frozenset({"done", "partial", "skipped"})

@@ -320,8 +320,8 @@ def make(
 ) -> None:
     """Make an API key, and print it: what opens is kept nowhere."""
     settings = Settings()
-    if not 1 <= len(name.strip()) <= 100:
-        raise BadInput("a key has the name of who answers with it, of 1 to 100 characters")
+    if not 1 <= len(name.strip()) <= 100 or not name.strip().isprintable():
+        raise BadInput("a key has the name of who answers with it: one line of 1 to 100 characters that can be seen")
     made, opened = _keys(settings).make(name.strip(), tenant or settings.tenant, role, utc_now())
     if as_json:
         print_json(MadeKeyJson(id=made.id, name=made.name, tenant=made.tenant, role=made.role, key=opened))

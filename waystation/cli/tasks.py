@@ -68,6 +68,7 @@ PHASE_MARKS = {
     TaskPhase.PARTIAL: MARKS["partial"],
     TaskPhase.CANCELLED: MARKS["skipped"],
     TaskPhase.FAILED: "✗",
+    TaskPhase.REFUSED: "✗",
 }
 WIDE = 100
 """Columns: from here on a list has the states in words, and costs."""
@@ -92,7 +93,8 @@ def _listed(view: TaskView, now: datetime, *, wide: bool) -> tuple[str | Text, .
         NOTHING if begun is None or end is None else span_text(end - begun),
         used_at_a_glance(progress.budget.spent, progress.budget.limit),
         *((cost_text(progress),) if wide else ()),
-        one_line(progress.title) or NOTHING,
+        one_line("; ".join([progress.title, *(progress.notes if progress.phase is TaskPhase.REFUSED else ())]))
+        or NOTHING,
     )
 
 
@@ -282,7 +284,9 @@ def _session() -> None:
 
 @session.command("list")
 def list_sessions(as_json: JsonOption = False) -> None:
-    """List the sessions with what their tasks have spent, those with the newest tasks first."""
+    """List the sessions with what their tasks have spent, what is held for those at work, and what they may spend
+    together; those with the newest tasks first.
+    """
     found = asyncio.run(_sessions())
     if as_json:
         print_json(found)
@@ -293,7 +297,9 @@ def list_sessions(as_json: JsonOption = False) -> None:
             day_text(one.last_at, now),
             counted(one.tasks, "task"),
             cents(one.spent.micro_usd),
-            short_tokens(one.spent.tokens),
+            f"{short_tokens(one.spent.tokens)} spent",
+            f"{_short_amount(one.held)} held",
+            "no limit" if one.limit.unlimited else f"of {_short_amount(one.limit.amount)}",
             one_line(one.session),
         )
         for one in found
@@ -302,6 +308,12 @@ def list_sessions(as_json: JsonOption = False) -> None:
         result.print(line, soft_wrap=True)
     if not found:
         say("no session yet: `waystation submit` hands a task in, with --session NAME as one of a line of work")
+
+
+def _short_amount(amount: Amount) -> str:
+    """At a glance: `200k`, `$1.50`, `200k+$1.50`."""
+    parts = [short_tokens(amount.tokens)] if amount.tokens or not amount.micro_usd else []
+    return "+".join([*parts, *([cents(amount.micro_usd)] if amount.micro_usd else [])])
 
 
 async def _sessions() -> tuple[KnownSession, ...]:

@@ -57,6 +57,7 @@ from waystation.client.sessions import (
     read_again,
     register_fork,
     require_at_work,
+    require_one_line,
     session_start,
     told_answer,
     with_tellings,
@@ -188,7 +189,10 @@ class Client:
         return await documents_of_session(self._store, self._settings.tenant, session)
 
     async def set_session_limit(self, session: str, limit: Limit) -> None:
-        """Set what a session of this tenant may spend in all. Raises Unreachable."""
+        """Set what a session of this tenant may spend in all. Raises BadInput for a name that no session may have;
+        Unreachable.
+        """
+        require_one_line("a session", session)
         tenant = self._settings.tenant
         start = await session_start(self._store, tenant, session)
         await (await self._temporal()).set_session_limit(start, session_workflow_id(tenant, session), limit)

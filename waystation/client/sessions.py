@@ -21,8 +21,9 @@ from waystation.adapters.mcp.config import server_names
 from waystation.adapters.prices import load_prices
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.texts import described
-from waystation.adapters.temporal.tasks import TemporalTasks
+from waystation.adapters.temporal.tasks import REFUSAL, TemporalTasks
 from waystation.agents.contract import EarlierTasks
+from waystation.agents.task_states import keep_refusal
 from waystation.domain.continuation import forked
 from waystation.domain.decisions import Unattended
 from waystation.domain.documents import (
@@ -41,7 +42,7 @@ from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.ownership import OfTask, OfTenant
 from waystation.domain.passages import beyond
 from waystation.domain.progress import progress_of
-from waystation.domain.session import SessionStart, start_for
+from waystation.domain.session import RefusedTask, SessionStart, start_for
 from waystation.domain.signals import Answer
 from waystation.domain.task import (
     MAX_TELLING,
@@ -79,11 +80,16 @@ async def session_start(store: SqlStore, tenant: str, session: str) -> SessionSt
 
 async def new_row(settings: Settings, store: SqlStore, request: TaskRequest) -> TaskRow:
     """The task as it is to be stored. Raises BadInput for terms that cannot work, and names that lists cannot show."""
-    for what, name in (("a session", request.session), ("a tenant", request.tenant)):
-        if CONTROL.search(name):
-            raise BadInput(f"the name of {what} is one line without control characters; {name!r} is not")
+    require_one_line("a session", request.session)
+    require_one_line("a tenant", request.tenant)
     _require_servers(settings, request.servers or ())
     return await task_row_of(request, settings, EarlierTasks(store), load_prices(settings.prices), utc_now())
+
+
+def require_one_line(what: str, name: str) -> None:
+    """Raise BadInput for a name that lists cannot show."""
+    if CONTROL.search(name):
+        raise BadInput(f"the name of {what} is one line without control characters; {name!r} is not")
 
 
 def _require_servers(settings: Settings, named: Sequence[str]) -> None:
@@ -101,7 +107,15 @@ async def handed_in(
     """Hand a stored task to its session. Raises BadInput where that refuses it, Unreachable."""
     left_out = beyond(await store.documents(row.ref.task_id, row.ref.reader), row.terms.remembered_characters)
     request, task_id = row.request, row.ref.task_id
-    await temporal.admit(start_for(row), session_workflow_id(request.tenant, request.session), row.ref, patience)
+    try:
+        await temporal.admit(start_for(row), session_workflow_id(request.tenant, request.session), row.ref, patience)
+    except BadInput as refused:
+        # A session that works has kept it; not one of other workers than this store's, or that reads no plain messages.
+        known = await store.task(task_id, row.ref.reader)
+        if not known.was_refused and await temporal.run_id(task_id) is None:
+            reason = str(refused).removeprefix(REFUSAL)
+            await keep_refusal(store, RefusedTask(ref=row.ref, reason=reason))
+        raise
     return Submitted(
         task_id=task_id,
         workflow_id=task_id,

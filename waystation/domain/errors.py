@@ -69,7 +69,7 @@ class Overdrawn(WaystationError):
     """A reservation asks for more than the account has left."""
 
     def __init__(self, child: str, asked: Amount, left: Limit) -> None:
-        super().__init__(f"{child} asks for {amount_text(asked)}, {limit_text(left)} is left")
+        super().__init__(f"{child} asks for {amount_text(asked)}; left: {limit_text(left)}")
         self.child, self.asked, self.left = child, asked, left
 
 

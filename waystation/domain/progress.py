@@ -547,8 +547,15 @@ class KnownSession(Value):
     id: str
     """As it stands in search attributes and workflow ids."""
     tasks: int
+    """Those that it refused are not among them."""
+    refused: int = 0
+    """Tasks that it did not take."""
     last_at: datetime
     """When the newest was submitted."""
     spent: Amount
     """Fresh tokens, and money where the price is known."""
+    held: Amount = Amount()
+    """For its tasks at work; what they have spent of it is in `spent`, too."""
+    limit: Limit = Limit()
+    """What all its tasks may spend together."""
     unpriced_calls: int

@@ -96,7 +96,7 @@ class MonthlyBudget(Value):
 
     def refusal(self, rows: Sequence[TaskRow], budget: Limit) -> str:
         """Why another run with this budget would pass the limit, beside these tasks of the session; empty if not."""
-        own = [row for row in own_rows(rows, self.schedule_id) if in_month(row, self.at)]
+        own = [row for row in own_rows(rows, self.schedule_id) if in_month(row, self.at) and not row.was_refused]
         held = [self.counted.get(row.ref.task_id, row.terms.budget.amount) for row in own]
         return over_month(self.limit, sum(held, Amount()), budget)
 

@@ -9,11 +9,18 @@ from typing import Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
-from waystation.domain.amount import Amount, Limit, amount_text, limit_text, used_text
+from waystation.domain.amount import Amount, Limit, amount_text, dollars, limit_text, used_text
 from waystation.domain.budget import Account
 from waystation.domain.errors import BadInput, Overdrawn
 from waystation.domain.privacy import Policy
-from waystation.domain.task import BudgetProgress, TaskRef, TaskRow, TaskTerms, own_session
+from waystation.domain.task import (
+    LOWEST_BUDGET,
+    BudgetProgress,
+    TaskRef,
+    TaskRow,
+    TaskTerms,
+    own_session,
+)
 from waystation.domain.value import Input, Value
 
 
@@ -236,6 +243,51 @@ def reopened(state: SessionState, task_id: str, budget: BudgetProgress) -> Sessi
     account = state.account.take_back(task_id, budget.spent)
     account = account.reserve(task_id, budget.limit.after(budget.spent).amount)
     return state.model_copy(update={"account": account, "open_tasks": (*state.open_tasks, task_id)})
+
+
+_CENT = 10_000
+"""Micro-USD."""
+
+
+def overdrawn_text(account: Account, asked: Amount, *, again: bool = False) -> str:
+    """Why this amount cannot be held for a task, and what to do. `again`: for a task that is to go on."""
+    left = account.unreserved
+    asks = "the task may still spend" if again else "the task asks for"
+    words = f"the session has {_left_text(left, account.limit)} left, and {asks} {amount_text(asked)}"
+    if not account.held.nothing:
+        words += f"; {amount_text(account.held)} held for its tasks at work, which give back what they do not spend"
+    steps = ["raise the session's limit with `waystation session set SESSION --budget AMOUNT`"]
+    if not again and (fitting := _fitting_budget(left, asked)):
+        steps.insert(0, f"submit with --budget {fitting} or less")
+    return f"{words}: {', or '.join(steps)}"
+
+
+def _left_text(left: Limit, limit: Limit) -> str:
+    parts: list[str] = []
+    if limit.tokens is not None:
+        parts.append(f"{left.tokens or 0:,} of {limit.tokens:,} tokens")
+    if limit.micro_usd is not None:
+        parts.append(f"{dollars(left.micro_usd or 0)} of {dollars(limit.micro_usd)}")
+    return " and ".join(parts)
+
+
+def _fitting_budget(left: Limit, asked: Amount) -> str:
+    """What a task could ask for, as it is written in a shell; empty where that is too little for any task."""
+    tokens = asked.tokens if left.tokens is None else min(asked.tokens, left.tokens)
+    micro_usd = asked.micro_usd if left.micro_usd is None else min(asked.micro_usd, left.micro_usd)
+    if (asked.tokens and tokens < LOWEST_BUDGET) or (asked.micro_usd and micro_usd < _CENT):
+        return ""
+    parts = [str(max(LOWEST_BUDGET, tokens - tokens % 1_000))] if asked.tokens else []
+    parts += [f"${(micro_usd - micro_usd % _CENT) / 1_000_000:.2f}"] if asked.micro_usd else []
+    written = "+".join(parts)
+    return f"'{written}'" if "$" in written else written
+
+
+class RefusedTask(Value):
+    """A task that its session does not take."""
+
+    ref: TaskRef
+    reason: str
 
 
 def never_started(state: SessionState, task_id: str) -> SessionState:

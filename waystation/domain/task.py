@@ -261,11 +261,14 @@ class TaskPhase(StrEnum):
     """It ended with a report that lacks something; the report says what."""
     CANCELLED = "cancelled"
     FAILED = "failed"
+    REFUSED = "refused"
+    """Its session did not take it: it never began. The same request may be submitted again."""
 
     @property
     def over(self) -> bool:
         """Whether nothing more will happen."""
-        return self in {TaskPhase.DONE, TaskPhase.PARTIAL, TaskPhase.CANCELLED, TaskPhase.FAILED}
+        ended = {TaskPhase.DONE, TaskPhase.PARTIAL, TaskPhase.CANCELLED, TaskPhase.FAILED, TaskPhase.REFUSED}
+        return self in ended
 
 
 class Approval(Value):
@@ -459,3 +462,21 @@ class TaskRow(Value):
     """None while it works or waits, and where it was terminated."""
     progress: TaskProgress | None = None
     """Set when the task has ended (or, after a rewrite of history, when it was last stored)."""
+
+    @property
+    def was_refused(self) -> bool:
+        """Whether its session did not take it, so that it spent nothing and holds nothing."""
+        return self.progress is not None and self.progress.phase is TaskPhase.REFUSED
+
+    def progress_in(self, phase: TaskPhase) -> TaskProgress:
+        """What the store alone can say of the task in this phase."""
+        if self.progress is not None:
+            return self.progress.model_copy(update={"phase": phase})
+        return TaskProgress(
+            task_id=self.ref.task_id,
+            phase=phase,
+            title=self.title,
+            model=self.terms.agent.model,
+            models=self.terms.models,
+            budget=BudgetProgress(limit=self.terms.budget, spent=Amount(), reserved=Amount()),
+        )

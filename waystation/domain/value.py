@@ -239,13 +239,14 @@ def malformed(error: ValidationError) -> tuple[_Fault, ...]:
     problems = error.errors()
     inside = {place[:depth] for place in (problem["loc"] for problem in problems) for depth in range(len(place))}
     return tuple(
-        _Fault(problem["loc"], _words(problem["type"], problem["msg"]), problem["type"] == "value_error")
+        _Fault(problem["loc"], plain_fault(problem["type"], problem["msg"]), problem["type"] == "value_error")
         for problem in problems
         if problem["type"] != "too_short" or problem["loc"] not in inside
     )
 
 
-def _words(kind: str, message: str) -> str:
+def plain_fault(kind: str, message: str) -> str:
+    """What the library says is wrong, in our words."""
     if kind in _OF_KINDS:
         return _OF_KINDS[kind]
     if kind == "string_too_short" and "at least 1 character" in message:

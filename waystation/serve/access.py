@@ -304,9 +304,28 @@ class Guard:
         if isinstance(answer, TurnedAway):
             answer = self._refusal(scope, answer)
         if answer is None:
-            await self._app(scope, receive, _with_headers(send))
+            await self._until_stopped(scope, receive, _with_headers(send))
         else:
             await answer(scope, receive, _with_headers(send))
+
+    async def _until_stopped(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """What the routes answer; where the server stops before they have begun to, what that leaves open. Their task
+        is cancelled then, and the server below would say no more than 500.
+        """
+        begun = False
+
+        async def sending(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sending)
+        except asyncio.CancelledError:
+            if begun:
+                raise
+            left_open = outcome_left_open(Request(scope)) or "ask again when it runs (`waystation up`)"
+            await self._refusal(scope, TurnedAway(503, f"the server stops: {left_open}"))(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, headers: Headers) -> Response | TurnedAway | None:
         """What is said without asking the routes; None where they may be asked, and by whom is known then."""
@@ -335,7 +354,9 @@ class Guard:
 
     def _refusal(self, scope: Scope, refusal: TurnedAway) -> Response:
         """As a page for a browser that wants one, else as a problem."""
-        title = {401: "Sign in", 404: "Not found", 413: "Too large"}.get(refusal.status, "Refused")
+        title = {401: "Sign in", 404: "Not found", 413: "Too large", 503: "Not reachable"}.get(
+            refusal.status, "Refused"
+        )
         wants_page = "text/html" in Headers(scope=scope).get("accept", "")
         if self._told is None or not wants_page or str(scope["path"]).startswith(("/v1/", ASSISTANTS)):
             return problem_response(refusal.status, "Refused" if title == "Sign in" else title, refusal.reason)
@@ -435,6 +456,23 @@ class Guard:
             few = self._tries.taken(address, monotonic())
             return TurnedAway(401, _WRONG_KEY) if few else TurnedAway(429, _TOO_MANY_TRIES)
         return self._access.cookie_of(given.split("_")[1])
+
+
+_HANDS_IN = ("/v1/tasks", "/fork", "/submit")
+_AT_MOST_ONCE = ("/approve", "/deny", "/limit", "/cancel")
+
+
+def outcome_left_open(request: Request) -> str:
+    """What a broken-off request that changes something leaves open, and how to go on; nothing of one that reads."""
+    path, keyed = request.url.path, "idempotency-key" in request.headers
+    if request.method in SAFE:
+        return ""
+    unknown = "it is unknown whether this was done"
+    if path.endswith(_HANDS_IN) and keyed:
+        return f"{unknown}: ask again with the same Idempotency-Key, which finds the same task"
+    if path.endswith(_AT_MOST_ONCE):
+        return f"{unknown}: ask again, which does nothing twice"
+    return f"{unknown}: look at the tasks before you ask again, since it could be done twice"
 
 
 def most_bytes(path: str) -> int:

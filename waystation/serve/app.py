@@ -35,6 +35,7 @@ from waystation import __version__
 from waystation.client import Client
 from waystation.domain.errors import (
     BadInput,
+    Busy,
     MemoryUnavailable,
     RequestConflict,
     StoreUnavailable,
@@ -45,8 +46,15 @@ from waystation.domain.errors import (
 )
 from waystation.domain.foreign import plain
 from waystation.domain.memory import Excerpt, MemoryQuery
-from waystation.serve.access import ASSISTANTS, MOST_BODY_BYTES, Guard, SignIn, problem_response
-from waystation.serve.bodies import fault_words, faults_line
+from waystation.serve.access import (
+    ASSISTANTS,
+    MOST_BODY_BYTES,
+    Guard,
+    SignIn,
+    outcome_left_open,
+    problem_response,
+)
+from waystation.serve.bodies import faults_line, shaped_fault
 from waystation.serve.exports import ReportMaker
 from waystation.serve.listeners import Feed
 from waystation.serve.patience import PatientProtocol
@@ -160,6 +168,10 @@ def _tell_errors(app: FastAPI, site: Site) -> None:
     async def told(request: Request, error: Exception) -> Response:
         """The error as a problem, and on a page where a page was asked for."""
         problem = problem_of(error)
+        if isinstance(error, Unreachable) and not isinstance(error, Busy):
+            status, title, detail = problem
+            left_open = "" if "unknown whether" in detail else outcome_left_open(request)
+            problem = status, title, "; ".join(filter(None, (detail, left_open)))
         return problem_response(*problem) if request.url.path.startswith("/v1/") else site.failed(request, *problem)
 
     async def broken(request: Request, error: Exception) -> Response:
@@ -220,10 +232,13 @@ def _refusal(status: int, why: str) -> tuple[int, str, str]:
 
 def _faults(error: RequestValidationError | ValidationError) -> tuple[int, str, str]:
     """What is wrong, by place, without what was given. An address that can be no task's is none."""
-    faults = [(tuple(map(str, fault["loc"])), str(fault["msg"])) for fault in error.errors()]
+    faults = [
+        (tuple(map(str, fault["loc"])), shaped_fault(str(fault["type"]), str(fault["msg"]), fault["loc"]))
+        for fault in error.errors()
+    ]
     if any(place[:1] == ("path",) for place, _ in faults):
         return 404, "Not found", "there is nothing at this address"
-    return 422, "Cannot be used", faults_line([(place, fault_words(words)) for place, words in faults])
+    return 422, "Cannot be used", faults_line(faults)
 
 
 def _line(error: Exception) -> str:

@@ -36,7 +36,7 @@ from waystation.domain.task import (
     TaskTerms,
     own_session,
 )
-from waystation.domain.value import OURS, Input
+from waystation.domain.value import OURS, Input, plain_fault
 from waystation.serve.access import Who
 from waystation.serve.listeners import Feed
 from waystation.serve.principals import Principal
@@ -169,6 +169,28 @@ class SessionLimit(Input):
 def fault_words(message: str) -> str:
     """What pydantic says is wrong, in our words where they are ours."""
     return plain(message.removeprefix(OURS))
+
+
+_SHAPES: Mapping[str, str] = {
+    "documents": 'objects, each with a name and a text: [{"name": "a.md", "text": "..."}]',
+    "procedures": 'objects, each with a name and a text: [{"name": "style.md", "text": "..."}]',
+    "accept": 'texts: ["every figure has a source"]',
+    "servers": 'names of tool servers: ["github"]',
+}
+"""What the lists of bodies hold."""
+_KINDS = frozenset({"model_type", "model_attributes_type", "dict_type", "dataclass_type", "tuple_type", "list_type"})
+
+
+def shaped_fault(kind: str, message: str, place: Sequence[int | str]) -> str:
+    """What pydantic says is wrong in a body, in our words; of a value of another kind, which is wanted there."""
+    named = next((part for part in place if part in _SHAPES), None)
+    if named is not None and (kind in _KINDS or (kind == "string_type" and place[-1] != "text")):
+        return f"{named} is a list of {_SHAPES[str(named)]}"
+    if kind in {"model_attributes_type", "json_invalid"}:
+        return "it should be an object in JSON, with fields by name"
+    if kind == "json_type":
+        return "it should be JSON"
+    return plain(plain_fault(kind, message))
 
 
 def faults_line(faults: Sequence[tuple[Sequence[int | str], str]]) -> str:

@@ -93,6 +93,7 @@ _REFERENCES = proven(
     """,
     re.VERBOSE,
 )
+_ADDRESSES = proven(r"\b[a-z][a-z0-9+.-]{1,20}://[^\s<>\"']{1,500}")
 _CODE = proven(
     r"""
       `[^`\n]{1,200}`
@@ -138,6 +139,14 @@ class KeptStretches:
         if find.type in NAME_TYPES:
             return self._references.touch(find) or self._code.touch(find, from_its_beginning=True)
         return self._numbers.touch(find) or self._ids.hold(find)
+
+    def cover_in_file_name(self, find: Found) -> bool:
+        """The same of a person or place in the name of a file: in code and paths, too, it is one."""
+        return any(stretches.touch(find) for stretches in (self._placeholders, self._references, self._addresses))
+
+    @cached_property
+    def _addresses(self) -> "_Stretches":
+        return _Stretches(match.span() for match in _ADDRESSES.finditer(self._text))
 
 
 class _Stretches:

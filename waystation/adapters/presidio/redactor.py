@@ -27,7 +27,7 @@ from waystation.adapters.presidio.finds import Found, folded, masked, repeated, 
 from waystation.adapters.presidio.rules import Rules
 from waystation.adapters.presidio.stretches import Lane, SearchedStretch, Searcher, Stretch, TimeLimit
 from waystation.domain.errors import BadInput, RedactionFailed, TextNotRedacted
-from waystation.domain.privacy import Place, Redacted, Span, Treatment, treatment, with_placeholders
+from waystation.domain.privacy import NAME_TYPES, Place, Redacted, Span, Treatment, treatment, with_placeholders
 from waystation.files import private_folder
 from waystation.patterns import proven
 
@@ -105,6 +105,8 @@ _AT, _DOT = (
     proven(rf"\s?[\[(]\s?{word}\s?[\])]\s?|{encoded}", re.IGNORECASE)
     for word, encoded in (("(?:at|@)", ENCODED_AT), (r"(?:dot|\.)", ENCODED_DOT))
 )
+_JOINTS = proven(r"%20|[_~+,/]")
+"""Names of files join the words of a name: it is the same one."""
 _NO_LETTER_OR_DIGIT = proven(r"[\W_]+")
 
 
@@ -126,6 +128,8 @@ def _normal(short_type: str, value: str) -> str:
     value = folded(value)
     if short_type == "EMAIL":
         value = plain_address(value)
+    if short_type in NAME_TYPES:
+        value = _JOINTS.sub(" ", value)
     if short_type in _WORDS:
         return " ".join(value.casefold().split())
     return _NO_LETTER_OR_DIGIT.sub("", value).casefold()

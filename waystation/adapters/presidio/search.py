@@ -39,6 +39,7 @@ from waystation.adapters.presidio.finds import (
     without_overlaps,
 )
 from waystation.adapters.presidio.formats import FormatRecognizer, Hit, KeptStretches
+from waystation.adapters.presidio.joined import JoinedWords, joined_words
 from waystation.adapters.presidio.people import (
     CITIES,
     GIVEN_NAMES,
@@ -304,7 +305,28 @@ class PresidioSearch:
             for language, parts in by_language.items()
             for find in self._names_in(searched, parts, None if language in not_sought else language)
         ]
-        return Finds(finds, not_sought)
+        return Finds(finds + self._joined_names(searched, chunks), not_sought)
+
+    def _joined_names(self, searched: SearchedText, chunks: Sequence[Chunk]) -> list[Found]:
+        """Names in the names of files, and others whose words are joined in that way. They say nothing of a language:
+        the first model reads them. Each is read once, however often it stands there.
+        """
+        by_text: dict[str, list[JoinedWords]] = {}
+        for joined in (one for start, end in chunks for one in joined_words(searched.text, start, end)):
+            by_text.setdefault(joined.reading.text, []).append(joined)
+        parts = [_Part.of_quoted(same[0].reading) for same in by_text.values()]
+        names = list[Found]()
+        for part, finds, same in zip(parts, self._seen_in(parts, self._unclear), by_text.values(), strict=True):
+            text = part.searched.text
+            both = (*finds, *_listed(text, part.start, part.end, self._unclear))
+            candidates = [name for find in both if (name := part.searched.names.name_in(find))]
+            for name in self._people_and_places(part.searched, candidates):
+                names += (
+                    _of_quoted(name, one.reading)
+                    for one in same
+                    if " " in text[name.start : name.end] and (one.is_file or name.type == "PERSON")
+                )
+        return [one for one in names if not searched.kept.cover_in_file_name(one) and not self._allows(searched, one)]
 
     def _names_in(self, searched: SearchedText, parts: Sequence[_Part], language: str | None) -> list[Found]:
         """By the model of this language, if there is one, and by what holds in all."""
@@ -348,7 +370,10 @@ class PresidioSearch:
         """Whether it is to be replaced. What a recogniser of one's own found may lie in a reference."""
         if searched.kept.cover(find, though_a_reference=find.type in self._rules.own.types):
             return False
-        return not self._rules.own.allow(searched.text[find.start : find.end])
+        return not self._allows(searched, find)
+
+    def _allows(self, searched: SearchedText, find: Found) -> bool:
+        return self._rules.own.allow(searched.text[find.start : find.end])
 
     def _formats_in(self, piece: str, *, secrets_only: bool) -> list[Found]:
         found = [

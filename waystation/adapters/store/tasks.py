@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
+from pydantic_core import from_json
 from sqlalchemy import ColumnElement, Label, Row, RowMapping, Select, Table, func, insert, literal, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -38,6 +39,7 @@ from waystation.adapters.store.schema import (
     notes,
     plan_revisions,
     runs,
+    sessions,
     tasks,
     text_owners,
 )
@@ -63,9 +65,18 @@ from waystation.domain.progress import (
     spent_in,
 )
 from waystation.domain.schedules import MonthlyBudget
-from waystation.domain.session import SessionKey
+from waystation.domain.session import SessionKey, SessionState
 from waystation.domain.signals import TOLD, UPDATED
-from waystation.domain.task import Reused, SourceDocument, TaskProgress, TaskRef, TaskRequest, TaskRow, TaskTerms
+from waystation.domain.task import (
+    Reused,
+    SourceDocument,
+    TaskPhase,
+    TaskProgress,
+    TaskRef,
+    TaskRequest,
+    TaskRow,
+    TaskTerms,
+)
 from waystation.domain.transcript import Charge, Intent
 from waystation.domain.work import Note
 
@@ -315,6 +326,11 @@ async def _session(connection: AsyncConnection, newest: TaskRow, reader: Reader)
     whole = OfSession(tenant=newest.ref.tenant, session=newest.ref.session)
     of_tasks, of_runs = [(owned(table, whole), owned(table, reader)) for table in (tasks, runs)]
     known = await bodies(connection, select(tasks.c.task_id, tasks.c.terms).where(*of_tasks))
+    over = select(tasks.c.progress, tasks.c.terms).where(*of_tasks, tasks.c.ended_at.is_not(None))
+    refused = sum(_is_refused(body) for body in await bodies(connection, over.where(tasks.c.progress.is_not(None))))
+    kept = select(sessions.c.state).where(sessions.c.tenant == whole.tenant, sessions.c.session == whole.session)
+    state = (await connection.execute(kept)).scalar_one_or_none()
+    account = (SessionState() if state is None else SessionState.model_validate_json(state)).account
     fresh = added_up(charges.c.input + charges.c.cache_write + charges.c.output).label("tokens")
     unpriced = (func.count() - func.count(charges.c.cost_micro_usd)).label("unpriced")
     sums = select(runs.c.run_id, runs.c.proof, fresh, added_up(charges.c.cost_micro_usd).label("cost"), unpriced)
@@ -323,11 +339,19 @@ async def _session(connection: AsyncConnection, newest: TaskRow, reader: Reader)
     return KnownSession(
         session=newest.request.session,
         id=newest.ref.session,
-        tasks=len(known),
+        tasks=len(known) - refused,
+        refused=refused,
         last_at=newest.submitted_at,
         spent=Amount(tokens=sum(row.tokens for row in spent), micro_usd=sum(row.cost for row in spent)),
+        held=account.held,
+        limit=account.limit,
         unpriced_calls=sum(row.unpriced for row in spent),
     )
+
+
+def _is_refused(progress: str) -> bool:
+    """Without validating all of it: a session may have thousands of tasks."""
+    return from_json(progress)["phase"] == TaskPhase.REFUSED
 
 
 def _by_day(

@@ -90,6 +90,8 @@ class RunFile(Value):
     """Where payloads are decrypted for the UI, its secret path included; None where they are not encrypted."""
     pages: str | None = None
     """Where pages are served, with the token; empty where they are not, None as long as that is not known."""
+    remarks: tuple[str, ...] = ()
+    """What it does without, and what to do about that."""
 
     @property
     def alive(self) -> bool:

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -52,6 +52,8 @@ class DevServer(NamedTuple):
     client: Client
     target: Target
     codec_endpoint: str | None
+    remarks: tuple[str, ...] = ()
+    """What it does without, and what a person can do about that."""
 
 
 def find_temporal() -> str:
@@ -110,14 +112,17 @@ async def _started(
             await life.enter_async_context(proxied_ui(UiAddress(HOST, ui_port), behind))
         endpoint = await life.enter_async_context(codec(ui_url)) if codec and ui_url else None
         # The server is not told: its arguments, and what its UI publishes, are everybody's on this machine.
-        process, before = _start(database, log, port, behind)
+        guarded = _guarded_ports()
+        process, before = _start(database, log, port, _options(behind, guarded))
         life.push_async_callback(asyncio.to_thread, _stop, process)
         target = Target(
             profile=ClientConfigProfile(address=f"{HOST}:{port}", namespace=DEFAULT_NAMESPACE),
             ui_url=ui_url,
         )
         client = await _wait_until_serving(process, target, log, before)
-        yield DevServer(pid=process.pid, client=client, target=target, codec_endpoint=endpoint)
+        yield DevServer(
+            pid=process.pid, client=client, target=target, codec_endpoint=endpoint, remarks=_remarks(behind, guarded)
+        )
 
 
 @asynccontextmanager
@@ -195,24 +200,49 @@ def _is_free(host: str, port: int) -> bool:
         return True
 
 
-def _guards(behind: UiAddress | None) -> list[str]:
-    """The server's options that keep pages of browsers away."""
+class _GuardedPorts(NamedTuple):
+    """Where the server listens besides, out of reach of pages; 0 where every such port is taken."""
+
+    http: int
+    metrics: int
+
+
+def _guarded_ports() -> _GuardedPorts:
     # Its routes for Nexus check no host, and cannot be turned off; /metrics does not either.
     http = _out_of_reach(HOST)
-    metrics = next((port for port in BROWSERS_REFUSE if port != http and _is_free(HOST, port)), 0)
-    ports = [("--http-port", http), ("--metrics-port", metrics)]
+    return _GuardedPorts(http, next((port for port in BROWSERS_REFUSE if port != http and _is_free(HOST, port)), 0))
+
+
+def _options(behind: UiAddress | None, guarded: _GuardedPorts) -> list[str]:
+    """The server's options that keep pages of browsers away."""
+    ports = [("--http-port", guarded.http), ("--metrics-port", guarded.metrics)]
     options = [word for name, port in ports if port for word in (name, str(port))]
     ui = ["--ui-ip", behind.host, "--ui-port", str(behind.port)] if behind else ["--headless"]
     return [*ui, *options, "--dynamic-config-value", "frontend.httpAllowedHosts=[]"]
 
 
-def _start(database: Path, log: Path, port: int, behind: UiAddress | None) -> tuple[subprocess.Popen[bytes], int]:
+def _remarks(behind: UiAddress | None, guarded: _GuardedPorts) -> tuple[str, ...]:
+    """What is missing since ports are taken, and the next step."""
+    ports = ", ".join(map(str, sorted(BROWSERS_REFUSE)))
+    step = (
+        f"the ports that no web page can ask are taken ({ports}); free one of them (`ss -ltnp` or `lsof -iTCP "
+        "-sTCP:LISTEN` shows what listens there), then `waystation down` and `waystation up`"
+    )
+    open_to_pages = [name for name, port in (("HTTP API", guarded.http), ("metrics", guarded.metrics)) if not port]
+    remarks = [] if behind else [f"There is no Temporal UI: {step}"]
+    if open_to_pages:
+        named = " and ".join(open_to_pages)
+        remarks.append(f"Web pages that you open can ask the Temporal server's {named} on {HOST}: {step}")
+    return tuple(remarks)
+
+
+def _start(database: Path, log: Path, port: int, more: Sequence[str]) -> tuple[subprocess.Popen[bytes], int]:
     """The server's process, and how many bytes its log had before."""
     private_folder(database.parent)
     own_folder(log.parent)
     for beside in ("", "-wal", "-shm", "-journal"):
         close_to_others(database.with_name(database.name + beside))
-    server = [find_temporal(), "server", "start-dev", "--ip", HOST, "--port", str(port), *_guards(behind)]
+    server = [find_temporal(), "server", "start-dev", "--ip", HOST, "--port", str(port), *more]
     options = ["--db-filename", str(database), "--ui-disable-news-fetch", "--log-level", "error"]
     with opened_private(log) as output:
         before = os.fstat(output.fileno()).st_size

@@ -101,9 +101,8 @@ async def _why(pending: PendingActivityInfo, converter: DataConverter) -> str:
     failure = type(pending.last_failure)()
     failure.CopyFrom(pending.last_failure)  # decoding changes it
     error = await converter.decode_failure(failure)
-    if isinstance(error, ApplicationError):
-        return f"{error.type}: {error.message}"
-    return str(error)
+    # Our messages stand by themselves; the type is the name of a class.
+    return error.message if isinstance(error, ApplicationError) and error.message else str(error)
 
 
 PAGE_EVENTS = 500
@@ -191,6 +190,8 @@ _BUSY = frozenset(
         RPCStatusCode.DEADLINE_EXCEEDED,
         RPCStatusCode.CANCELLED,
         RPCStatusCode.RESOURCE_EXHAUSTED,
+        # A connection that broke while a call was under way.
+        RPCStatusCode.UNKNOWN,
         # A workflow that cannot take a message now, since its worker's attempts fail.
         RPCStatusCode.FAILED_PRECONDITION,
     }
@@ -235,6 +236,10 @@ class _Updated(NamedTuple):
     lost_answers: int
 
 
+REFUSAL = "the session refused the task: "
+"""What its words follow."""
+
+
 def _update_id(name: str, task_id: str) -> str:
     """A new one: with that of an earlier call the server would repeat what it answered to that one."""
     return f"{name}-{task_id}-{uuid.uuid4().hex}"
@@ -255,7 +260,7 @@ def _failed(error: WorkflowUpdateFailedError) -> Exception:
         return _NotAccepted("the session continued as new")
     if not isinstance(cause, ApplicationError) or cause.type == _ACCEPTED_AND_ENDED:
         return _OutcomeUnknown("the session ended before it answered")
-    return BadInput(f"the session refused the task: {cause}")
+    return BadInput(f"{REFUSAL}{cause.message}")
 
 
 class TaskRun(Value):

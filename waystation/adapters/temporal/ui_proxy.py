@@ -2,9 +2,12 @@
 site could otherwise read histories, answer requests and start workflows through it (DNS rebinding).
 """
 
+import asyncio
 import errno
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import NamedTuple
 
 import aiohttp
@@ -17,6 +20,8 @@ BAD_GATEWAY, FORBIDDEN, MISDIRECTED = 502, 403, 421
 _CHUNK_BYTES = 65_536
 _CONNECT_SECONDS = 5
 _CLOSE_SECONDS = 1.0
+IDLE_SECONDS, IDLE_AT_ONCE = 10.0, 300
+"""As the pages' server has it: until a whole head has arrived, and connections without a request at one moment."""
 _HOP_BY_HOP = frozenset(
     {
         "connection",
@@ -58,20 +63,72 @@ async def proxied_ui(listening: UiAddress, ui: UiAddress) -> AsyncGenerator[None
     async with aiohttp.ClientSession(
         connector=connector, cookie_jar=aiohttp.DummyCookieJar(), timeout=timeout, auto_decompress=False
     ) as session:
-        app = web.Application(middlewares=[only_own_pages(listening.port)])
+        idle = IdleConnections()
+        app = web.Application(middlewares=[idle.middleware, only_own_pages(listening.port)])
         app.router.add_route("*", "/{path:.*}", _Forwarder(session, ui).answer)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=_CLOSE_SECONDS)
         await runner.setup()
+        accepting = None
         try:
             try:
-                await web.TCPSite(runner, *listening).start()
+                accepting = await asyncio.get_running_loop().create_server(partial(idle.accept, runner), *listening)
             except OSError as error:
                 if error.errno == errno.EADDRINUSE:
                     raise PortTaken from error
                 raise
             yield
         finally:
+            if accepting is not None:
+                accepting.close()
             await runner.cleanup()
+
+
+class IdleConnections:
+    """Connections without a request: each is closed after some seconds, and those that have waited longest sooner where
+    they are too many. aiohttp closes one that is idle behind an answer after an hour, and no other.
+    """
+
+    def __init__(self, seconds: float = IDLE_SECONDS, at_once: int = IDLE_AT_ONCE) -> None:
+        self._seconds, self._at_once = seconds, at_once
+        self._waiting: OrderedDict[web.RequestHandler, asyncio.TimerHandle] = OrderedDict()
+
+    def accept(self, runner: web.AppRunner) -> web.RequestHandler:
+        """What serves a new connection."""
+        if runner.server is None:
+            raise RuntimeError("the proxy has ended")
+        connection = runner.server()
+        self._wait(connection)
+        return connection
+
+    @property
+    def middleware(self) -> Middleware:
+        """Knows which connections have a request at work. What is sent of a head alone is none."""
+
+        @web.middleware
+        async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
+            self._wait_no_more(request.protocol)
+            try:
+                return await handler(request)
+            finally:
+                self._wait(request.protocol)
+
+        return count
+
+    def _wait(self, connection: web.RequestHandler) -> None:
+        self._wait_no_more(connection)
+        loop = asyncio.get_running_loop()
+        self._waiting[connection] = loop.call_later(self._seconds, self._give_up, connection)
+        while len(self._waiting) > self._at_once:
+            self._give_up(next(iter(self._waiting)))
+
+    def _wait_no_more(self, connection: web.RequestHandler) -> None:
+        deadline = self._waiting.pop(connection, None)
+        if deadline is not None:
+            deadline.cancel()
+
+    def _give_up(self, connection: web.RequestHandler) -> None:
+        self._wait_no_more(connection)
+        connection.force_close()
 
 
 def only_own_pages(port: int) -> Middleware:

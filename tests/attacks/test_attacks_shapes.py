@@ -1,0 +1,43 @@
+"""Bodies of another shape than the API documents: the answer names the field and the right shape, in plain words."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import JsonValue
+
+from tests.attacks.test_attacks_pages import BEARER, NO_SERVER, served
+from waystation.settings import Settings
+
+LIBRARY = ("Input should", "valid dictionary", "instance of", "valid tuple", "valid string", "model_attributes")
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"question": "Q", "documents": ["/path"]}, 'documents is a list of objects, each with a name and a text: [{"'),
+        ({"question": "Q", "documents": "/path"}, "documents is a list of objects, each with a name and a text"),
+        ({"question": "Q", "documents": [{"name": "a.md"}]}, "documents.0.text: it is missing"),
+        ({"question": "Q", "documents": [{"name": "a.md", "text": 3}]}, "documents.0.text: it should be text"),
+        ({"question": "Q", "procedures": ["x"]}, "procedures is a list of objects"),
+        ({"question": "Q", "accept": "x"}, "accept is a list of texts"),
+        ({"question": "Q", "accept": [3]}, "accept is a list of texts"),
+        ({"question": "Q", "servers": "github"}, "servers is a list of names of tool servers"),
+        ({"question": 3}, "question: it should be text"),
+        ({"question": "Q", "review_plan": []}, "review_plan: it should be true or false"),
+        ({"question": "Q", "mode": "x"}, "mode: it should be"),
+        ({"question": "Q", "budget": 3}, "budget: it should be text"),
+        ({"question": "Q", "color": 3}, "color: there is no such field"),
+        ({}, "question: it is missing"),
+        (["Q"], "body: it should be an object in JSON, with fields by name"),
+    ],
+)
+async def test_a_body_of_another_shape_is_told_the_right_one(
+    body: JsonValue, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
+    async with served(Settings(home=tmp_path)) as asking:
+        answer = await asking.post("/v1/tasks", json=body, headers=BEARER)
+    assert answer.status_code == 422
+    detail = answer.json()["detail"]
+    assert told in detail
+    assert not [words for words in LIBRARY if words in detail]

@@ -1,0 +1,63 @@
+"""What is answered to requests at work when the server stops: what is known of them, and how to go on."""
+
+import asyncio
+import json
+from collections.abc import MutableMapping
+from typing import Any
+
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from waystation.serve.access import Guard, SignIn
+
+ACCESS = SignIn(token="t" * 43, port=8520)
+
+
+async def stopped(method: str, path: str, *headers: tuple[bytes, bytes]) -> tuple[int, str, MutableMapping[str, Any]]:
+    """Status, media type and problem of the answer to a request that is at work when the server stops."""
+    at_work, sent = asyncio.Event(), list[Message]()
+
+    async def works(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        at_work.set()
+        await asyncio.Event().wait()
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    asked = [(b"host", b"127.0.0.1:8520"), (b"authorization", b"Bearer " + ACCESS.token.encode()), *headers]
+    scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": asked}
+    answering = asyncio.create_task(Guard(works, ACCESS)(scope, receive, send))
+    await at_work.wait()
+    answering.cancel()
+    await answering
+    head = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return sent[0]["status"], head["content-type"], json.loads(sent[1]["body"])
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "key", "told"),
+    [
+        ("POST", "/v1/tasks", True, "unknown whether this was done: ask again with the same Idempotency-Key"),
+        ("POST", "/v1/tasks/task-1/fork", True, "ask again with the same Idempotency-Key"),
+        ("POST", "/v1/tasks", False, "look at the tasks before you ask again"),
+        (
+            "POST",
+            "/v1/tasks/task-1/approve",
+            False,
+            "unknown whether this was done: ask again, which does nothing twice",
+        ),
+        ("PUT", "/v1/sessions/S/limit", False, "ask again, which does nothing twice"),
+        ("POST", "/v1/tasks/task-1/tell", False, "look at the tasks before you ask again"),
+        ("GET", "/v1/tasks", False, "the server stops: ask again when it runs"),
+    ],
+)
+async def test_a_request_at_work_is_told_what_is_unknown_when_the_server_stops(
+    method: str, path: str, key: bool, told: str
+) -> None:
+    status, media_type, problem = await stopped(method, path, *([(b"idempotency-key", b"k")] if key else []))
+    assert (status, media_type, problem["status"]) == (503, "application/problem+json", 503)
+    assert told in problem["detail"]
+    assert ("unknown" in problem["detail"]) is (method != "GET")
