@@ -68,7 +68,7 @@ class ContextActivities:
         tried = activity.info().attempt > SUMMARISER_ATTEMPTS
         async with beating():
             with reported():
-                outcome = await self._condenser.compress(request.model_copy(update={"give_up_summary": tried}))
+                outcome = await self._condenser.compress(request.replace(give_up_summary=tried))
         self._meter.compacted(outcome)
         return outcome
 
@@ -78,7 +78,7 @@ class ContextActivities:
         tried = activity.info().attempt > SUMMARISER_ATTEMPTS
         async with beating():
             with reported():
-                outcome = await Editor(self._condenser).edit(request.model_copy(update={"give_up_summary": tried}))
+                outcome = await Editor(self._condenser).edit(request.replace(give_up_summary=tried))
         if outcome.compaction is not None:
             self._meter.compacted(outcome.compaction)
         return outcome

@@ -145,7 +145,7 @@ class SentActivities:
                 blob = words.message or ""
                 if reason := await self._fault(blob, task):
                     return Kept(telling=telling, reason=reason)
-            kept = telling.model_copy(update={"text": blob})
+            kept = telling.replace(text=blob)
             await self._store.audit(request.task_id, kept)
         return Kept(telling=kept)
 

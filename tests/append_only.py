@@ -70,8 +70,8 @@ class Binding:
         dropped = len(self.binding.check(body))
         reply = await self.model.complete(request)
         thought = Thinking(thinking=f"Thought {len(self.bodies)}.", signature="")
-        reply = reply.model_copy(update={"blocks": (thought, *reply.blocks)})
-        return self.binding.signed(reply, body).model_copy(update={"dropped_thinking": dropped})
+        reply = reply.replace(blocks=(thought, *reply.blocks))
+        return self.binding.signed(reply, body).replace(dropped_thinking=dropped)
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
         """See `ChatModel`."""

@@ -155,7 +155,7 @@ def terms(budget: int = 50_000, agent_budget: int = 5_000, mode: Mode = Mode.APP
         budget=Limit(tokens=budget),
         agent_budget=Limit(tokens=agent_budget),
         mode=mode,
-        agent=ROOMY.model_copy(update={"hard": mode is not Mode.APPROVAL}),
+        agent=ROOMY.replace(hard=mode is not Mode.APPROVAL),
         plan_model="crew",
         offline=False,
     )
@@ -168,12 +168,10 @@ CREW_PRICE = Price(model="crew", rates=Rates(input=ONE, output=ONE, cache_write=
 
 def in_dollars(given: TaskTerms) -> TaskTerms:
     """The same terms with the same numbers, in millionths of a dollar."""
-    return given.model_copy(
-        update={
-            "budget": Limit(micro_usd=given.budget.tokens),
-            "agent_budget": Limit(micro_usd=given.agent_budget.tokens),
-            "agent": given.agent.model_copy(update={"prices": (CREW_PRICE,)}),
-        }
+    return given.replace(
+        budget=Limit(micro_usd=given.budget.tokens),
+        agent_budget=Limit(micro_usd=given.agent_budget.tokens),
+        agent=given.agent.replace(prices=(CREW_PRICE,)),
     )
 
 

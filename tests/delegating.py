@@ -76,9 +76,7 @@ class DelegatingCrew(Crew):
 def delegating(budget: int = 60_000, agent_budget: int = 20_000, bounds: DelegationTerms | None = None) -> TaskTerms:
     """Terms under which agents delegate."""
     given = terms(budget=budget, agent_budget=agent_budget)
-    return given.model_copy(
-        update={"agent": ROOMY.model_copy(update={"delegation": bounds or DelegationTerms(depth=2, width=4)})}
-    )
+    return given.replace(agent=ROOMY.replace(delegation=bounds or DelegationTerms(depth=2, width=4)))
 
 
 def steps(progress: TaskProgress) -> dict[str, StepProgress]:

@@ -32,7 +32,7 @@ MENDING: list[Move] = [
 
 def overseen(revisions: int = 1, reviews: int = 1, given: TaskTerms | None = None) -> TaskTerms:
     """A task's terms with oversight."""
-    return (given or terms()).model_copy(update={"revisions": revisions, "reviews": reviews})
+    return (given or terms()).replace(revisions=revisions, reviews=reviews)
 
 
 @dataclass

@@ -91,5 +91,5 @@ async def _kept(settings: Settings) -> str:
         row = await store.task(task_id, ANYONE)
         assert row.progress is not None
         blob = await store.put_text(STORED, row.ref.reader)
-        await store.finish(task_id, row.progress.model_copy(update={"report": blob}))
+        await store.finish(task_id, row.progress.replace(report=blob))
     return task_id

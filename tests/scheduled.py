@@ -111,7 +111,7 @@ async def office(
     server: TemporalClient, settings: Settings, model: ChatModel | None = None, runner: WorkflowRunner | None = None
 ) -> AsyncGenerator[Office]:
     """At work; the documents that a crew cites are among its own."""
-    settings = settings.model_copy(update={"offline": True, "revisions": 0, "reviews": 0})
+    settings = settings.replace(offline=True, revisions=0, reviews=0)
     async with (
         opened_parts(settings.home, PlainRedactor({}), model or offline_model()) as parts,
         working(server, with_vault(parts, settings), runner=runner, settings=settings),

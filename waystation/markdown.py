@@ -349,9 +349,9 @@ class _Reader:
         for node in nodes:
             match node.type:
                 case "strong":
-                    yield from self._marked(node.children, marks.model_copy(update={"strong": True}))
+                    yield from self._marked(node.children, marks.replace(strong=True))
                 case "em":
-                    yield from self._marked(node.children, marks.model_copy(update={"emphasis": True}))
+                    yield from self._marked(node.children, marks.replace(emphasis=True))
                 case "link":
                     yield from self._marked(node.children, self._linked(node, marks))
                 case _:
@@ -363,7 +363,7 @@ class _Reader:
         address = str(node.attrs.get("href", ""))
         leads_out = address.lower().startswith(_LEADING_OUT)
         fits = len(address) <= _LONGEST_ADDRESS  # no typesetter takes those of any length
-        return marks.model_copy(update={"address": address}) if leads_out and fits else marks
+        return marks.replace(address=address) if leads_out and fits else marks
 
     def _words(self, node: SyntaxTreeNode) -> dict[str, str | int | bool]:
         match node.type:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, AliasChoices, Field, HttpUrl, SecretStr, StringConstraints, ValidationError
@@ -34,7 +34,7 @@ from waystation.domain.models import located
 from waystation.domain.presets import DEFAULT_AGENT_BUDGET, DEFAULT_BUDGET, TRIGGER_PERCENT, Preset
 from waystation.domain.roles import step_roles
 from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW
-from waystation.domain.value import malformed
+from waystation.domain.value import Replace, malformed
 from waystation.settings_models import LONGEST_SILENCE, ModelSettings
 from waystation.settings_sections import (
     AccessSettings,
@@ -125,6 +125,8 @@ class Settings(
 
     Raises ValidationError (`sentence` says it for people), and BadInput for a file that cannot be used at all.
     """
+
+    replace: ClassVar[Replace] = Replace()
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,

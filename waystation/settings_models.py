@@ -9,7 +9,7 @@ from pydantic_settings import BaseSettings, NoDecode
 from waystation.domain.endpoints import PROVIDER_KEY, Endpoints, NamedEndpoint
 from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL, Effort, Spoken, ThinkingSetting, Working, located
 from waystation.domain.roles import Role, step_roles
-from waystation.domain.value import Input
+from waystation.domain.value import Value
 from waystation.settings_text import (
     WrittenBaseUrl,
     WrittenEffort,
@@ -27,7 +27,7 @@ LONGEST_SILENCE = 1_200
 """Seconds. A leg may take half an hour in all."""
 
 
-class RoleSettings(Input):
+class RoleSettings(Value):
     """What may be set for the agents of one role."""
 
     model: str | None = Field(default=None, min_length=1)

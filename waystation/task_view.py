@@ -200,7 +200,7 @@ def with_kept_reports(row: TaskRow, live: TaskProgress) -> TaskProgress:
     after a rewind, or came to nothing before it read what it goes on from.
     """
     kept = row.progress.versions if row.progress is not None else ()
-    return live.model_copy(update={"reports": kept}) if len(kept) > len(live.versions) else live
+    return live.replace(reports=kept) if len(kept) > len(live.versions) else live
 
 
 def given(answer: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

@@ -204,7 +204,7 @@ def _wider(full: int, chosen: Choices, agent_budget: Limit, rates: WorstRates | 
     if agent_budget.micro_usd is None or rates is None:
         return f"--agent-budget {limit_text(needed)}"
     price = int((2 * least * rates.input).to_integral_value(rounding=ROUND_CEILING))
-    needed = needed.model_copy(update={"micro_usd": price})
+    needed = needed.replace(micro_usd=price)
     task = Limit(tokens=chosen.budget.tokens, micro_usd=AGENT_PART * price)
     return f"--agent-budget {limit_text(needed)}, or --budget {limit_text(task)}"
 
@@ -264,7 +264,7 @@ def task_terms(
     places = [] if settings.uses_offline_model else [(model, settings.places.at(model)) for model in called]
     prices = placed_prices(called, prices, settings)
     if _budget_is_free(request, chosen) and not settings.uses_offline_model and _all_priced(places, prices, today):
-        chosen = chosen.model_copy(update={"budget": DEFAULT_PRICED_BUDGET})
+        chosen = chosen.replace(budget=DEFAULT_PRICED_BUDGET)
     refuse_unpriced(chosen.budget, called, prices, today)
     refuse_unfit(places)
     if settings.offline is None:
@@ -343,7 +343,7 @@ async def task_row_of(
     in_session = await earlier.store.tasks(ref.reader.recalling("session"))
     known = next((row for row in in_session if row.ref == ref), None)
     if request.servers is None and (before := known or next(iter(in_session), None)) is not None:
-        request = request.model_copy(update={"servers": before.request.servers})
+        request = request.replace(servers=before.request.servers)
     told = await earlier.most_tokens(ref, now if known is None else known.submitted_at)
     return TaskRow(
         ref=ref, request=request, terms=task_terms(request, settings, prices, now.date(), told), submitted_at=now
@@ -396,7 +396,7 @@ def placed_prices(models: Iterable[str], prices: Sequence[Price], settings: Sett
             continue
         holding = prices_at(settings.places.at(model), prices)
         bare = plain_name(located(model).model)
-        placed += [price.model_copy(update={"model": name}) for price in holding if price.model == bare]
+        placed += [price.replace(model=name) for price in holding if price.model == bare]
     return tuple(dict.fromkeys(placed))
 
 

@@ -111,7 +111,7 @@ class ModelSwitch:
                 if not own and (refused is None or isinstance(error, ModelUnavailable)):
                     refused = error
             else:
-                return reply if asked else reply.model_copy(update={"asked": model})
+                return reply if asked else reply.replace(asked=model)
         raise refused or ModelRejected("no model was asked")
 
     async def count_tokens(self, request: ModelRequest) -> int | None:

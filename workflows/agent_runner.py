@@ -51,7 +51,7 @@ async def work_as_child(board: Board, step_id: str) -> None:
             with suppress(ApplicationError):  # it has come back in the same moment
                 await child.signal(SubagentWorkflow.call_back)
         worked = await child
-        board.keep(worked.model_copy(update={"edits": board.run(step_id).edits}))
+        board.keep(worked.replace(edits=board.run(step_id).edits))
     except asyncio.CancelledError:
         child.cancel()
         await asyncio.gather(child, return_exceptions=True)
@@ -78,7 +78,7 @@ def _title(board: Board, step_id: str) -> str:
 
 def _without_edits(run: AgentRun) -> AgentRun:
     """They are carried out by the task."""
-    return run.model_copy(update={"edits": ()})
+    return run.replace(edits=())
 
 
 class AgentRunner:

@@ -71,7 +71,7 @@ async def _expire(board: Board, step_id: str) -> bool:
     if not requests:  # answered in the same moment
         return True
     if board.start.terms.unattended.then == "wait":
-        board.change(state.with_(notes=merged(state.notes, tuple(map(_overdue, requests)))))
+        board.change(state.replace(notes=merged(state.notes, tuple(map(_overdue, requests)))))
         for request in requests:
             await tell_of_request(board, Event.OVERDUE, request)
         return False
@@ -86,14 +86,14 @@ async def _expire(board: Board, step_id: str) -> bool:
 
 def _expired(state: TaskState, request: Approval, now: datetime) -> TaskState:
     if request.about_plan:
-        return state.answered(_closed(request, now)).with_(cancelled=state.proposed is None)
+        return state.answered(_closed(request, now)).replace(cancelled=state.proposed is None)
     if request.action is None:
         return state.expired(request, now)
     return decided(state.answered(_closed(request, now)), _closed(request, now))
 
 
 def _closed(request: Approval, now: datetime) -> Approval:
-    return request.model_copy(update={"decision": "expired", "answered_at": now})
+    return request.replace(decision="expired", answered_at=now)
 
 
 def _is_overdue(board: Board, request: Approval) -> bool:
@@ -214,7 +214,7 @@ class BudgetGate:
     async def _ask_session(self, step_id: str) -> None:
         state, run = self._board.state, self._board.run(step_id)
         ask_id = f"{step_id}-{state.asks + 1}"
-        self._board.change(state.with_(asks=state.asks + 1))
+        self._board.change(state.replace(asks=state.asks + 1))
         task_id = self._board.start.ref.task_id
         ask = Ask(task_id=task_id, ask_id=f"{task_id}/{ask_id}", amount=run.wanted)
         if not await self._signal_session(ASK_BUDGET, ask):

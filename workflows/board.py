@@ -219,13 +219,13 @@ async def keep_and_tell(board: Board, state: TaskState, event: Event, *requests:
 
 async def tell_of_request(board: Board, event: Event, request: Approval) -> None:
     """Tell of a request for budget."""
-    await _tell(board, _notice(board, event, board.state.phase).model_copy(update={"request": request}))
+    await _tell(board, _notice(board, event, board.state.phase).replace(request=request))
 
 
 async def tell_of_end(board: Board, phase: TaskPhase, reason: str = "") -> None:
     """Tell how the task ends, and why where it failed."""
     event = Event.FAILED if phase is TaskPhase.FAILED else Event.FINISHED
-    await _tell(board, _notice(board, event, phase).model_copy(update={"reason": reason}))
+    await _tell(board, _notice(board, event, phase).replace(reason=reason))
 
 
 def _notice(board: Board, event: Event, phase: TaskPhase) -> Notice:

@@ -80,13 +80,13 @@ async def revise_if_due(board: Board) -> None:
     agreed = await agreement_on(board, made)
     if agreed is not None:
         made = made if agreed else await _revision(board, denied=True)
-        board.change(revised(board.state.with_(proposed=None), made, board.start.terms.agent_budget))
+        board.change(revised(board.state.replace(proposed=None), made, board.start.terms.agent_budget))
 
 
 async def _revision(board: Board, *, denied: bool = False) -> Revised:
     """What became of the plan; of one that was denied, the plan before it."""
     start = board.start
-    request = revision_request(board.state, start.ref, start.terms).model_copy(update={"denied": denied})
+    request = revision_request(board.state, start.ref, start.terms).replace(denied=denied)
     board.change(begun(board.state, revision_id(request.number)))
     what = "keep the plan as it was" if denied else "revise the plan after the research"
     summary = f"{what}, {request.number} of at most {start.terms.revisions}"
@@ -164,7 +164,7 @@ class Ending:
         return self._board.progress
 
     async def _store(self, phase: TaskPhase) -> None:
-        self._board.change(self._board.state.with_(phase=TaskPhase.REPORTING))
+        self._board.change(self._board.state.replace(phase=TaskPhase.REPORTING))
         await self._settle_runs()
         await self._bring_passages_in()
         board, start = self._board, self._board.start
@@ -176,14 +176,14 @@ class Ending:
         )
         over = board.state.ended(phase)
         if published.short:
-            over = over.with_(phase=TaskPhase.PARTIAL, notes=merged(over.notes, (published.short,)))
+            over = over.replace(phase=TaskPhase.PARTIAL, notes=merged(over.notes, (published.short,)))
         board.change(over.published(published.version))
 
     async def fail(self, error: BaseException) -> NoReturn:
         """The work could not even be planned: store that, then fail so that everybody sees it."""
         known = isinstance(error, ActivityError | ApplicationError)
         reason = cause_of(error) if known else type(error).__name__
-        self._board.change(self._board.state.with_(notes=merged(self._board.state.notes, (reason,))))
+        self._board.change(self._board.state.replace(notes=merged(self._board.state.notes, (reason,))))
         await self.finish(TaskPhase.FAILED, reason)
         raise ApplicationError(reason, type="TaskFailed", non_retryable=True)
 
@@ -210,7 +210,7 @@ class Ending:
         )
         if drained.waiting:
             note = f"Memory does not answer: {drained.waiting} passages wait in the store and are written later."
-            self._board.change(self._board.state.with_(notes=merged(self._board.state.notes, (note,))))
+            self._board.change(self._board.state.replace(notes=merged(self._board.state.notes, (note,))))
 
 
 async def despite_cancellation(work: Coroutine[object, object, _T]) -> _T:

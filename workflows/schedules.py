@@ -74,7 +74,7 @@ class ScheduledRunWorkflow:
         request_id = request_id_of(start.order.own.task_id, workflow.info().workflow_id)
         return await workflow.execute_activity_method(
             ScheduleActivities.begin,
-            start.order.model_copy(update={"request_id": request_id}),
+            start.order.replace(request_id=request_id),
             **named(DOCUMENTS, "read the documents"),
         )
 
@@ -87,7 +87,7 @@ class ScheduledRunWorkflow:
             )
         ).over:
             if workflow.info().is_continue_as_new_suggested():
-                workflow.continue_as_new(start.model_copy(update={"task": task, "before": _failures_before(start)}))
+                workflow.continue_as_new(start.replace(task=task, before=_failures_before(start)))
             await workflow.sleep(pause, summary=f"until the next look at {task.task_id}")
             pause = min(2 * pause, LAST_LOOK)
         if seen.phase is None or seen.phase is TaskPhase.FAILED:

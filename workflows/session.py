@@ -249,7 +249,7 @@ class SessionWorkflow:
             SessionActivities.take_over, self._key, **named(SHORT, "read the session's account")
         )
         sealed = self._state.sealed or stored.state.sealed
-        self._state = stored.state.model_copy(update={"sealed": sealed})
+        self._state = stored.state.replace(sealed=sealed)
         self._epoch, self._version, self._saved = stored.epoch, stored.version, stored.version
 
     async def _save_changes(self) -> None:

@@ -231,7 +231,7 @@ class TaskWorkflow:
                 await self._steps(start)
         except (ActivityError, ApplicationError, asyncio.CancelledError) as error:
             nothing_reopened = start.rewind is not None and start.state is None and not self._board.ready
-            self._board.begin(self._board.state.with_(cancelled=True))
+            self._board.begin(self._board.state.replace(cancelled=True))
             if nothing_reopened:  # it has ended as it had; who sent it something meanwhile hears that
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 raise
@@ -332,7 +332,7 @@ class TaskWorkflow:
             state = self._board.state
             stored = await store_state(start.ref, state)
             if self._board.state is state and workflow.all_handlers_finished():
-                workflow.continue_as_new(start.model_copy(update={"state": stored, "held": self._inbox.held}))
+                workflow.continue_as_new(start.replace(state=stored, held=self._inbox.held))
 
     def _start_ready(self, start: TaskStart) -> None:
         state = self._board.state

@@ -80,7 +80,7 @@ def terms(unit: str, mode: Mode) -> TaskTerms:
         budget=limit_of(unit, TASK_TOKENS),
         agent_budget=limit_of(unit, AGENT_TOKENS),
         mode=mode,
-        agent=TERMS.model_copy(update={"hard": mode is Mode.HARD}),
+        agent=TERMS.replace(hard=mode is Mode.HARD),
         plan_model=MODEL,
         offline=False,
     )

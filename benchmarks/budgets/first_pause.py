@@ -70,7 +70,7 @@ WAYS = (Way("walls", lends=False), Way("lent", lends=True))
 def terms_of(request: TaskRequest, way: Way) -> TaskTerms:
     """As they are submitted, but for the way."""
     terms = task_terms(request, Settings(offline=True), (), date(2026, 1, 1))
-    return terms.model_copy(update={"floor": terms.floor if way.lends else None})
+    return terms.replace(floor=terms.floor if way.lends else None)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ TERMS = TaskTerms(
     budget=Limit(tokens=100_000_000),
     agent_budget=Limit(tokens=10_000_000),
     mode=Mode.APPROVAL,
-    agent=ROOMY.model_copy(update={"window": 400_000, "trigger": 300_000, "target": 150_000}),
+    agent=ROOMY.replace(window=400_000, trigger=300_000, target=150_000),
     plan_model="brisk",
     offline=False,
 )

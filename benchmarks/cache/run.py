@@ -117,6 +117,6 @@ class _Run:
     def _request(self, leg: int) -> LegRequest:
         office, terms = self._office, self._office.terms
         if self._way.delegates_later and leg > 1:
-            terms = terms.model_copy(update={"delegation": DelegationTerms()})
+            terms = terms.replace(delegation=DelegationTerms())
         team = (Teammate(id="research-1", state="working"), Teammate(id="research-2", state=f"leg {leg}"))
         return LegRequest(run=office.run_ref(), leg=leg, limit=office.limit, terms=terms, team=team)

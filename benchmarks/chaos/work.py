@@ -72,7 +72,7 @@ class Crew:
             budget=Limit(tokens=BUDGET),
             window=WINDOW,
         )
-        documents = [document.model_copy(update={"name": mark + document.name}) for document in self.documents]
+        documents = [document.replace(name=mark + document.name) for document in self.documents]
         # Whether it was accepted is unknown then; the same request id finds it.
         with suppress(Unreachable):
             self.ids.append((await self.client.submit(request, documents)).task_id)

@@ -109,10 +109,9 @@ class Clearing(Uncompacted):
 
 def _cleared(message: Message) -> Message:
     blocks = tuple(
-        block.model_copy(update={"content": CLEARED}) if isinstance(block, ToolResult) else block
-        for block in message.blocks
+        block.replace(content=CLEARED) if isinstance(block, ToolResult) else block for block in message.blocks
     )
-    return message if blocks == message.blocks else message.model_copy(update={"blocks": blocks})
+    return message if blocks == message.blocks else message.replace(blocks=blocks)
 
 
 def published(summariser: Summariser) -> dict[str, Following]:

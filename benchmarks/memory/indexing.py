@@ -33,16 +33,14 @@ def one_message_each(messages: Sequence[Message], texts: dict[str, str]) -> tupl
     """The baseline."""
     whole = make_passages(RUN, "c1", messages[:1], texts, CREATED)[0]
     return tuple(
-        whole.model_copy(
-            update={
-                "id": f"00000000-0000-5000-8000-{place:012x}",
-                "text": texts[message.id],
-                "content_hash": message.id,
-                "first_message": message.id,
-                "last_message": message.id,
-                "compaction": "",
-                "place": place,
-            }
+        whole.replace(
+            id=f"00000000-0000-5000-8000-{place:012x}",
+            text=texts[message.id],
+            content_hash=message.id,
+            first_message=message.id,
+            last_message=message.id,
+            compaction="",
+            place=place,
         )
         for place, message in enumerate(messages)
         if texts[message.id]
@@ -55,7 +53,7 @@ class MeaningAlone(Recollection):
     async def search(self, query: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
         """See `Recollection`; the embedder sees the words, and the engine none."""
         (dense,) = await self.embedder.embed([meant(query.text)])
-        turns = turns_of(await self.memory.search(query.model_copy(update={"text": "", "dense": dense})))
+        turns = turns_of(await self.memory.search(query.replace(text="", dense=dense)))
         return excerpts(turns, [0.0] * len(turns), tokens)
 
 
@@ -109,7 +107,7 @@ def as_redacted(words: str, text: str, redacted: Redacted) -> str:
     start = text.index(words)
     spans = [span for span in redacted.spans if span.end > start and span.start < start + len(words)]
     start, end = min([start, *(span.start for span in spans)]), max([start + len(words), *(span.end for span in spans)])
-    moved = [span.model_copy(update={"start": span.start - start, "end": span.end - start}) for span in spans]
+    moved = [span.replace(start=span.start - start, end=span.end - start) for span in spans]
     return with_placeholders(text[start:end], moved).text
 
 

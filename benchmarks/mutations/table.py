@@ -189,7 +189,7 @@ MUTATIONS = (
     ),
     Mutation(
         "redaction", "what a model said is kept as it is", f"{AGENTS}/redaction.py",
-        'update={"text": next(said)}', 'update={"text": block.text}', ("tests/agents/test_kept_replies.py",),
+        "block.replace(text=next(said))", "block.replace(text=block.text)", ("tests/agents/test_kept_replies.py",),
     ),
     Mutation(
         "redaction", "arguments of calls are kept as they are", f"{AGENTS}/redaction.py",
@@ -362,10 +362,6 @@ MUTATIONS = (
     Mutation(
         "codec", "a payload opens in another workflow", CODEC,
         "if whose is not None and self._workflow is not None and whose != self._workflow:", "if False:", PAYLOADS,
-    ),
-    Mutation(
-        "codec", "a payload is bound to no workflow", CODEC,
-        'OLD_CONTEXT if workflow is None else OLD_CONTEXT + b"\\x00" + workflow', "OLD_CONTEXT", PAYLOADS,
     ),
     Mutation(
         "codec", "whoever sends a mark passes for encrypted", CODEC,

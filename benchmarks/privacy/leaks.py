@@ -99,7 +99,7 @@ class Seeds:
         """A question, instructions and criteria with values of their own."""
         question, *instructions = [one.text for one in self.sentences[:40]]
         asked = request(question=question, instructions="\n".join(instructions))
-        return asked.model_copy(update={"accept": tuple(one.text for one in self.sentences[40:50])})
+        return asked.replace(accept=tuple(one.text for one in self.sentences[40:50]))
 
 
 def seeds(identifiers: int, seed: int, *, every: int = 1) -> Seeds:
@@ -200,9 +200,7 @@ def _terms() -> TaskTerms:
     """A small window, so that contexts are full again and again."""
     roomy = terms(budget=1_000_000, agent_budget=300_000)
     small = {"window": 16_000, "trigger": 12_000, "target": 6_000, "turn_limit": 500, "primers": 1, "recents": 4}
-    return roomy.model_copy(
-        update={"agent": roomy.agent.model_copy(update=small), "agent_budget": Limit(tokens=300_000)}
-    )
+    return roomy.replace(agent=roomy.agent.model_copy(update=small), agent_budget=Limit(tokens=300_000))
 
 
 @asynccontextmanager

@@ -124,7 +124,7 @@ class World:
             case "submit_analysis", _:
                 self.handed_in[step.id] = Analysis.model_validate(given)
             case "submit_report", {"title": str(title), "summary": str(summary)}:
-                self.report = self.report.model_copy(update={"title": title, "summary": summary})
+                self.report = self.report.replace(title=title, summary=summary)
             case _:
                 raise AssertionError(f"{tool} with {sorted(given)}")
         return "handed in"

@@ -78,14 +78,12 @@ class StandInTask:
         answer_id = str(answer.pop("answer_id"))
         if answer.get("tokens") == 1:
             refusal = Refusal(signal=approvals.APPROVE_BUDGET, reason="too few", at=workflow.now(), answer_id=answer_id)
-            self.now = self.now.model_copy(update={"refusals": (*self.now.refusals, refusal)})
+            self.now = self.now.replace(refusals=(*self.now.refusals, refusal))
             return
         changes = {"decision": "approved", "note": str(sorted(answer.items())), "answer_id": answer_id}
-        self.now = self.now.model_copy(
-            update={"phase": TaskPhase.DONE, "approvals": (ASKING.model_copy(update=changes),)}
-        )
+        self.now = self.now.replace(phase=TaskPhase.DONE, approvals=(ASKING.model_copy(update=changes),))
 
     @workflow.signal(name=approvals.DENY_BUDGET)
     def deny(self, answer: dict[str, JsonValue]) -> None:
-        denied = ASKING.model_copy(update={"decision": "denied", "answer_id": str(answer["answer_id"])})
-        self.now = self.now.model_copy(update={"phase": TaskPhase.PARTIAL, "approvals": (denied,)})
+        denied = ASKING.replace(decision="denied", answer_id=str(answer["answer_id"]))
+        self.now = self.now.replace(phase=TaskPhase.PARTIAL, approvals=(denied,))

@@ -329,7 +329,7 @@ async def test_an_endpoint_that_counts_no_tokens_is_asked_once_for_each_model(an
     model = anthropic_model("key", "http://model.test", httpx2.AsyncClient(transport=httpx2.MockTransport(respond)))
     assert [await model.count_tokens(REQUEST) for _ in range(3)] == [None] * 3
     assert len(asked) == 1
-    assert await model.count_tokens(REQUEST.model_copy(update={"model": "another-model"})) is None
+    assert await model.count_tokens(REQUEST.replace(model="another-model")) is None
     assert len(asked) == 2
 
 

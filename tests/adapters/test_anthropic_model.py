@@ -42,7 +42,7 @@ async def test_a_first_byte_is_waited_for_longer_where_the_model_thinks(
     model: str, thinking: Thought | None, seconds: float
 ) -> None:
     server = ScriptedServer([streamed(message_of(scripted_reply(Text(text="Fine."))))])
-    asked = REQUEST.model_copy(update={"model": model, "thinking": thinking, "max_output": 4096})
+    asked = REQUEST.replace(model=model, thinking=thinking, max_output=4096)
     await anthropic_model("key", "http://model.test", server.http_client()).complete(asked)
     assert server.requests[0].extensions["timeout"] == {
         "connect": 10.0,
@@ -64,7 +64,7 @@ async def test_signed_thinking_goes_back_byte_for_byte_as_it_came() -> None:
         Message(id="m2", role="assistant", blocks=reply.blocks),
         Message(id="m3", role="user", blocks=(ToolResult(tool_use_id="t1", content="nothing"),)),
     )
-    await model.complete(REQUEST.model_copy(update={"messages": loop}))
+    await model.complete(REQUEST.replace(messages=loop))
     sent = server.bodies[1]["messages"]
     assert isinstance(sent, list)
     assert sent[1] == {
@@ -127,7 +127,7 @@ async def test_a_block_in_the_wrong_role_is_rejected_before_any_call() -> None:
     model = anthropic_model("key", "http://model.test", server.http_client())
     astray = Message(id="m1", role="user", blocks=(ToolUse(id="t1", name="search", input={}),))
     with pytest.raises(ModelRejected, match="no block of type tool_use in a message of the user"):
-        await model.complete(REQUEST.model_copy(update={"messages": (astray,)}))
+        await model.complete(REQUEST.replace(messages=(astray,)))
     assert server.requests == []
 
 

@@ -116,7 +116,7 @@ async def test_a_first_byte_is_waited_for_longer_than_any_later_one() -> None:
 async def test_a_model_that_thinks_has_its_own_patience() -> None:
     patience = Patience(first_byte=0.2, thinking=FOR_EVER, stream=FOR_EVER)
     async with model_of([HEADERS, 0.6, *REPLY], patience) as model:
-        reply = await model.complete(REQUEST.model_copy(update={"thinking": 1024}))
+        reply = await model.complete(REQUEST.replace(thinking=1024))
     assert reply.blocks == (Text(text="Fine."),)
 
 

@@ -24,8 +24,8 @@ def remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"HOME": str(tmp_path), "KEY": bytes(32).hex(), "EMBEDDER": "none"}.items():
         monkeypatch.setenv(f"WAYSTATION_{name}", value)
     tenant, autumn, winter = tenant_hash("local"), session_hash("local", "autumn"), session_hash("local", "winter")
-    said = passage("0b9f4c3e-8d55-5d0c-9d0b-1f2d6c0a7e11").model_copy(
-        update={"tenant": tenant, "session": autumn, "text": "The bar was said to carry two cables."}
+    said = passage("0b9f4c3e-8d55-5d0c-9d0b-1f2d6c0a7e11").replace(
+        tenant=tenant, session=autumn, text="The bar was said to carry two cables."
     )
     cut = DocumentPassage("pilot.md", "# The bar", 3, 4, "The bar carries two fathoms.")
     ref = TaskRef(store_id="store", tenant=tenant, session=winter, task_id="task-2")
@@ -90,7 +90,7 @@ def test_it_is_said_where_nothing_found_has_a_word_of_what_was_looked_for(
 
     async def nearest(self: MemoryReader, wanted: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
         """As vectors find something whatever is looked for."""
-        return await search(self, wanted.model_copy(update={"text": "bar"}), tokens)
+        return await search(self, wanted.replace(text="bar"), tokens)
 
     monkeypatch.setattr(MemoryReader, "search", nearest)
     assert run(["memory", "search", "elephants"]) == 0

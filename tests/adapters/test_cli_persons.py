@@ -152,7 +152,7 @@ async def task_with(settings: Settings, kind: str, name: str) -> None:
 async def task_about(question: str) -> None:
     settings = Settings()
     store = await opened_store(settings)
-    request = REQUEST.model_copy(update={"question": question, "request_id": "r2"})
+    request = REQUEST.replace(question=question, request_id="r2")
     await store.register(row_of(request, settings, await store.store_id()), ())
     await store.aclose()
 

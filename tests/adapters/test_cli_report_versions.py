@@ -23,7 +23,7 @@ async def _rewound(settings: Settings, *, cancelled: bool) -> str:
     ended = row.progress
     assert ended is not None
     (first,) = ended.versions
-    goes_on = ended.model_copy(update={"phase": TaskPhase.WORKING, "reports": (first,)})
+    goes_on = ended.replace(phase=TaskPhase.WORKING, reports=(first,))
     await store.finish(task_id, goes_on)
     if cancelled:
         rest = await store.put_text("> **Partial.** nothing", row.ref.reader)

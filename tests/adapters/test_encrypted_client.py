@@ -85,7 +85,7 @@ async def test_with_another_key_nothing_is_sent_that_no_worker_could_read(home: 
 
 
 async def test_workers_with_another_key_do_not_start_whatever_queues_they_serve(home: Path) -> None:
-    settings = settings_with(home, OTHER).model_copy(update={"queues": "workflows", "qdrant_url": "http://127.0.0.1:1"})
+    settings = settings_with(home, OTHER).replace(queues="workflows", qdrant_url="http://127.0.0.1:1")
     with pytest.raises(BadInput, match="the key in WAYSTATION_KEY is not the one"):
         async with running_workers(settings):
             pass
@@ -100,14 +100,14 @@ def test_encryption_is_on_where_a_key_is_set_and_off_where_one_is_made(tmp_path:
     assert not made.encrypts_payloads
     assert payload_codec(made).key_id is None
     assert not made.key_file.exists()
-    asked_for = made.model_copy(update={"encrypt_payloads": True})
+    asked_for = made.replace(encrypt_payloads=True)
     assert payload_codec(asked_for).key_id is not None
     assert made.key_file.exists()
-    assert not settings_with(tmp_path, KEY).model_copy(update={"encrypt_payloads": False}).encrypts_payloads
+    assert not settings_with(tmp_path, KEY).replace(encrypt_payloads=False).encrypts_payloads
 
 
 def test_previous_keys_that_are_none_are_refused_without_being_shown(tmp_path: Path) -> None:
-    settings = settings_with(tmp_path, KEY).model_copy(update={"previous_keys": SecretStr("c0ffee")})
+    settings = settings_with(tmp_path, KEY).replace(previous_keys=SecretStr("c0ffee"))
     with pytest.raises(BadInput, match=r"^WAYSTATION_PREVIOUS_KEYS: the key must be 32 bytes") as refused:
         payload_codec(settings)
     assert "c0ffee" not in str(refused.value)

@@ -117,7 +117,7 @@ def test_a_secret_that_a_server_repeats_in_a_schema_is_taken_out() -> None:
         "pattern": f"{secret}|.*",
     }
     schema: dict[str, JsonValue] = {"type": "object", "properties": {"q": part, "r": {"const": secret}}}
-    owner = server().model_copy(update={"secrets": frozenset({secret, "string"})})
+    owner = server().replace(secrets=frozenset({secret, "string"}))
     (spec,), _ = offered(owner, [tool(schema=schema)])
     assert secret not in json.dumps(spec.input_schema)
     assert spec.input_schema["properties"] == {

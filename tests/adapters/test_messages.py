@@ -52,7 +52,7 @@ LURE = "@everyone <!channel> [approve here](https://evil.example) <https://evil.
 @pytest.mark.parametrize("count", [1, 2])
 async def test_no_question_calls_everybody_or_makes_a_link_where_markdown_is_read(count: int) -> None:
     lures = [
-        ASKED.model_copy(update={"title": LURE, "request": ASKED.request.model_copy(update={"request_id": f"r-{one}"})})
+        ASKED.replace(title=LURE, request=ASKED.request.replace(request_id=f"r-{one}"))
         for one in range(count)
         if ASKED.request is not None
     ]
@@ -67,7 +67,7 @@ async def test_no_question_calls_everybody_or_makes_a_link_where_markdown_is_rea
 
 async def test_forty_notices_that_come_together_are_one_message_and_what_comes_later_is_another() -> None:
     requests = [
-        ASKED.model_copy(update={"request": ASKED.request.model_copy(update={"request_id": f"r-{number}"})})
+        ASKED.replace(request=ASKED.request.replace(request_id=f"r-{number}"))
         for number in range(45)
         if ASKED.request is not None
     ]

@@ -159,9 +159,9 @@ async def test_a_vector_of_another_length_is_refused_without_a_word_of_its_text(
 async def test_nothing_is_found_of_documents_that_the_query_is_to_go_without(memory: Memory) -> None:
     said = passage("the bar carries two fathoms")
     written = passage("the bar carries two cables")
-    of_document = written.passage.model_copy(update={"kind": "document", "blob": "b" * 64, "document": "pilot.md"})
-    await memory.upsert([said, written.model_copy(update={"passage": of_document})])
+    of_document = written.passage.replace(kind="document", blob="b" * 64, document="pilot.md")
+    await memory.upsert([said, written.replace(passage=of_document)])
     asked = query("what does the bar carry")
     assert len(await texts_found(memory, asked)) == 2
-    assert await texts_found(memory, asked.model_copy(update={"without": ("b" * 64,)})) == [said.passage.text]
-    assert await texts_found(memory, asked.model_copy(update={"kinds": ("document",)})) == [of_document.text]
+    assert await texts_found(memory, asked.replace(without=("b" * 64,))) == [said.passage.text]
+    assert await texts_found(memory, asked.replace(kinds=("document",))) == [of_document.text]

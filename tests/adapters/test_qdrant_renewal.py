@@ -28,7 +28,7 @@ def points(numbers: Sequence[int], dimension: int = 4) -> list[EmbeddedPassage]:
     chance = random.Random(numbers[0])
     return [
         EmbeddedPassage(
-            passage=passage(point_id(number)).model_copy(update={"text": f"harbour {said(number)}"}),
+            passage=passage(point_id(number)).replace(text=f"harbour {said(number)}"),
             dense=tuple(chance.gauss(0, 1) for _ in range(dimension)),
         )
         for number in numbers

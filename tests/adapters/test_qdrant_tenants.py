@@ -23,8 +23,8 @@ def everything() -> list[EmbeddedPassage]:
     """Every text in every place, the same for both tenants."""
     return [
         EmbeddedPassage(
-            passage=passage(f"{text} {task} {agent} {hour}", tenant=tenant, session=session).passage.model_copy(
-                update={"task_id": task, "step_id": agent, "created": NOON + hour * HOUR, "text": text}
+            passage=passage(f"{text} {task} {agent} {hour}", tenant=tenant, session=session).passage.replace(
+                task_id=task, step_id=agent, created=NOON + hour * HOUR, text=text
             ),
             dense=dense,
         )

@@ -47,14 +47,14 @@ async def everything_said(store: SqlStore, request_id: str) -> TaskRow:
     await store.audit(task_id, Refusal(signal="approve_budget", reason=SAID, at=NOON))
     fence = await opened_run(store, request_id)
     await store.commit_message(fence, 0, MESSAGE)
-    told = summary().model_copy(update={"summary": user_text("s", SAID)})
-    remembered = passage(f"passage of {request_id}", fence.run_id).model_copy(update={"text": SAID})
+    told = summary().replace(summary=user_text("s", SAID))
+    remembered = passage(f"passage of {request_id}", fence.run_id).replace(text=SAID)
     await store.commit_compaction(fence, 1, told, [remembered], None)
     await store.commit_outcome(fence, 1, TurnLimit(standing=Standing(totals=RunTotals())))
-    await store.add_note(fence, "task-1", note("n", fence.run_id).model_copy(update={"text": SAID}))
+    await store.add_note(fence, "task-1", note("n", fence.run_id).replace(text=SAID))
     await store.hand_in(fence, "task-1", Findings(findings=(), open_questions=(SAID,)))
     session = await store.take_over_session(session_key(request_id))
-    answered = session.model_copy(update={"state": SessionState(answered=(request_id,))})
+    answered = session.replace(state=SessionState(answered=(request_id,)))
     assert await store.save_session(session_key(request_id), answered)
     return kept
 

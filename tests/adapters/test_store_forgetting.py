@@ -26,7 +26,7 @@ SHARED = SourceDocument(name="shared.md", text="What both have read.")
 async def kept_task(store: SqlStore, name: str, *mentioned: str) -> TaskRow:
     """A task that has ended, whose agent said, noted and remembered these placeholders."""
     kept = row(request(name, question=f"What of {name}?", session=name))
-    kept = kept.model_copy(update={"ref": kept.ref.model_copy(update={"store_id": await store.store_id()})})
+    kept = kept.replace(ref=kept.ref.replace(store_id=await store.store_id()))
     await store.register(kept, [SHARED, SourceDocument(name="own.md", text=f"Only {name} has read this.")])
     run = RunRef(**kept.ref.model_dump(), step_id="research-1", role="research")
     await store.open_run(run)
@@ -36,7 +36,7 @@ async def kept_task(store: SqlStore, name: str, *mentioned: str) -> TaskRow:
     await store.commit_message(fence, 0, user_text("question-1", f"{said}, see {offloaded}"))
     await store.commit_message(fence, 1, question(2))
     memory = passage(f"passage-{name}", run.run_id, kept.ref.task_id)
-    await store.commit_compaction(fence, 2, summary(), [memory.model_copy(update={"text": said})], None)
+    await store.commit_compaction(fence, 2, summary(), [memory.replace(text=said)], None)
     await store.stored([memory.id])
     await store.add_note(fence, kept.ref.task_id, note(run.run_id, said))
     report = await store.put_text(f"# Report of {name}\nBy {said}.", kept.ref.reader)
@@ -133,11 +133,11 @@ async def test_a_task_counts_where_there_was_something_to_forget(store: SqlStore
 
 async def test_another_tenant_or_store_forgets_nothing(store: SqlStore) -> None:
     kept = await kept_task(store, "first", ADA)
-    theirs = order(kept, everything=True).model_copy(update={"tenant": "another"})
+    theirs = order(kept, everything=True).replace(tenant="another")
     assert await store.forget(theirs) == Forgotten(tasks=0, passages=0)
     assert (await store.task(kept.ref.task_id, ANYONE)).request == kept.request
     with pytest.raises(WrongStore):
-        await store.forget(theirs.model_copy(update={"store_id": "elsewhere"}))
+        await store.forget(theirs.replace(store_id="elsewhere"))
 
 
 def shown_key(kept: TaskRow, text: str) -> ShownKey:
@@ -149,7 +149,7 @@ def shown_key(kept: TaskRow, text: str) -> ShownKey:
 async def test_what_was_shown_of_a_document_goes_with_the_last_task_of_its_tenant_that_has_it(store: SqlStore) -> None:
     first, second = await kept_task(store, "first", ADA), await kept_task(store, "second", BOB)
     own, shared = shown_key(first, "Only first has read this."), shown_key(first, SHARED.text)
-    others = shared.model_copy(update={"tenant": "another"})
+    others = shared.replace(tenant="another")
     unread = "<EMAIL_eeeeeeeeeeee>"  # in a line that no agent asked for
     await store.vault(Sealer(bytes(32), "vault")).keep(
         first.ref.tenant, [Original(type="EMAIL", placeholder=unread, fingerprint=unread, text="ada@example.org")]
@@ -179,7 +179,7 @@ async def test_what_is_shown_of_a_text_goes_with_its_last_owner_of_the_tenant(st
     """A schedule keeps what it asks for longer than the task of a run that was forgotten."""
     kept = await kept_task(store, "first")
     key = shown_key(kept, "Only first has read this.")
-    schedule = kept.ref.reader.model_copy(update={"task_id": "schedule-1"})
+    schedule = kept.ref.reader.replace(task_id="schedule-1")
     assert await store.put_text("Only first has read this.", schedule) == key.blob
     await store.keep_shown(key, ShownText(text="Only first"))
     await store.forget(order(kept, everything=True))

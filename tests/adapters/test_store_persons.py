@@ -32,7 +32,7 @@ OTHER = SourceDocument(name="tides.md", text="High water at noon.")
 async def kept_task(store: SqlStore, name: str, tenant: str = "default", person: str = "Ada Lovelace") -> TaskRow:
     """A task that has ended, with this person in clear and by placeholder wherever text is kept."""
     kept = row(request(name, question=f"What does {person} say?", session=name, tenant=tenant))
-    kept = kept.model_copy(update={"ref": kept.ref.model_copy(update={"store_id": await store.store_id()})})
+    kept = kept.replace(ref=kept.ref.replace(store_id=await store.store_id()))
     letter = LETTER if person == "Ada Lovelace" else SourceDocument(name="letter.md", text=f"{person} writes.")
     await store.register(kept, [letter, OTHER])
     await store.save_plan(kept.ref.task_id, standard_plan(f"Read about {person}"))
@@ -46,9 +46,9 @@ async def kept_task(store: SqlStore, name: str, tenant: str = "default", person:
     long = await store.put_text(f"A long result about {person} for {name}", kept.ref.reader)
     thought = Message(id="a", role="assistant", blocks=(Thinking(thinking=person, signature="s"), Text(text="Yes.")))
     await store.commit_message(fence, 0, user_text("question-1", f"{person}, see {long}"))
-    await store.commit_message(fence, 1, thought.model_copy(update={"id": "answer-1"}))
+    await store.commit_message(fence, 1, thought.replace(id="answer-1"))
     memory = passage(f"passage-{name}", run.run_id, kept.ref.task_id)
-    memory = memory.model_copy(update={"text": f"{ADA} said so", "content_hash": "before"})
+    memory = memory.replace(text=f"{ADA} said so", content_hash="before")
     tides = passage(f"tides-{name}", run.run_id, kept.ref.task_id)
     await store.commit_compaction(fence, 2, summary(), [memory, tides], None)
     await store.stored([memory.id, tides.id])
@@ -172,7 +172,7 @@ async def test_an_order_is_carried_out_twice_and_refused_by_another_store(store:
     await store.erase(order(kept), SOUGHT)
     assert await everything_in(store) == left
     with pytest.raises(WrongStore):
-        await store.erase(order(kept).model_copy(update={"store_id": "elsewhere"}), SOUGHT)
+        await store.erase(order(kept).replace(store_id="elsewhere"), SOUGHT)
 
 
 async def test_what_was_shown_of_documents_is_made_anew_after_a_person_was_erased(store: SqlStore) -> None:

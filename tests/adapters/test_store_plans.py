@@ -17,7 +17,7 @@ async def test_every_plan_is_kept_and_the_newest_holds(store: SqlStore) -> None:
     task_id = task.ref.task_id
     assert await store.plan_versions(task_id, ANYONE) == ()
     await store.save_plan(task_id, standard_plan("first"))
-    for version in (SECOND, THIRD, SECOND.model_copy(update={"reason": "Late."})):
+    for version in (SECOND, THIRD, SECOND.replace(reason="Late.")):
         await store.save_revision(task_id, version)
     first = PlanVersion(number=1, plan=standard_plan("first"), made_by="plan")
     assert await store.plan_versions(task_id, ANYONE) == (first, SECOND, THIRD)

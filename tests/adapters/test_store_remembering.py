@@ -21,7 +21,7 @@ SHOWN = {"pilot.md": "pilot.md"}
 
 async def task(store: SqlStore, name: str, session: str = "autumn", document: SourceDocument = SHARED) -> TaskRef:
     made = row(request(name, session=session))
-    made = made.model_copy(update={"ref": made.ref.model_copy(update={"store_id": await store.store_id()})})
+    made = made.replace(ref=made.ref.replace(store_id=await store.store_id()))
     await store.register(made, [document])
     return made.ref
 

@@ -16,7 +16,7 @@ from waystation.domain.task import TaskRow
 
 KEY = SessionKey(tenant="t", session="s")
 SPENT = SessionState(account=Account(limit=Limit(tokens=1_000), spent=Amount(tokens=300)), open_tasks=("task-1",))
-NEWER = SPENT.model_copy(update={"account": Account(limit=Limit(tokens=1_000), spent=Amount(tokens=400))})
+NEWER = SPENT.replace(account=Account(limit=Limit(tokens=1_000), spent=Amount(tokens=400)))
 
 
 async def test_a_session_comes_back_as_it_was_saved_last(store: SqlStore) -> None:
@@ -40,7 +40,7 @@ async def test_an_earlier_execution_of_a_session_and_an_attempt_that_comes_late_
 
 def scheduled(number: int, schedule: str = "weekly") -> TaskRow:
     task = row(request(f"{schedule}@{number}", session="s"))
-    return task.model_copy(update={"terms": task.terms.model_copy(update={"budget": Limit(tokens=40_000)})})
+    return task.replace(terms=task.terms.replace(budget=Limit(tokens=40_000)))
 
 
 def month(tokens: int, counted: Mapping[str, Amount] = MappingProxyType({})) -> MonthlyBudget:
@@ -64,7 +64,7 @@ async def test_runs_that_are_registered_at_once_do_not_pass_the_budget_of_their_
 async def test_of_a_month_s_budget_a_run_takes_what_it_was_found_to_hold_and_others_take_nothing(
     store: SqlStore,
 ) -> None:
-    settled, last_month = scheduled(1), scheduled(2).model_copy(update={"submitted_at": NOON - timedelta(days=40)})
+    settled, last_month = scheduled(1), scheduled(2).replace(submitted_at=NOON - timedelta(days=40))
     for one in (settled, last_month, scheduled(3, "daily")):
         await store.register(one, [])
     counted = month(50_000, {settled.ref.task_id: Amount(tokens=10_000)})

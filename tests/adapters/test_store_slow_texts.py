@@ -166,7 +166,7 @@ async def test_whoever_is_forgotten_leaves_nothing_of_slow_texts_and_other_tenan
 ) -> None:
     store_id = await store.store_id()
     kept = row(request())
-    own = kept.model_copy(update={"ref": kept.ref.model_copy(update={"store_id": store_id})})
+    own = kept.replace(ref=kept.ref.replace(store_id=store_id))
     await store.register(own, [])
     for tenant in (TENANT, "another"):
         await worker(store.slow_texts(RULES), Stuck()).redact([SLOW], Place.TOOL_RESULT, tenant)

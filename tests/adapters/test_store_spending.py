@@ -26,7 +26,7 @@ MINE = reader_of("local")
 async def begun(store: SqlStore, name: str, *agents: tuple[str, str], **asked: object) -> tuple[TaskRow, list[Fence]]:
     """A task and, for each step with its role, the fence of its agent."""
     made = row(request(name, **asked))
-    kept = made.model_copy(update={"ref": made.ref.model_copy(update={"store_id": await store.store_id()})})
+    kept = made.replace(ref=made.ref.replace(store_id=await store.store_id()))
     await store.register(kept, ())
     await store.admit(kept.ref.task_id, f"Title of {name}")
     fences: list[Fence] = []
@@ -38,7 +38,7 @@ async def begun(store: SqlStore, name: str, *agents: tuple[str, str], **asked: o
 
 
 def on(moment: datetime, key: str, model: str = "model", cost: int | None = 7) -> Charge:
-    return charge(key, cost=cost).model_copy(update={"at": moment, "model": model})
+    return charge(key, cost=cost).replace(at=moment, model=model)
 
 
 def told(line: SpentLine) -> tuple[str, str, str, int, int, int]:

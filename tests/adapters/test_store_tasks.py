@@ -15,7 +15,7 @@ from waystation.domain.task import Approval, BudgetProgress, Refusal, SourceDocu
 
 SKY = SourceDocument(name="sky.md", text="Blue light\nscatters most.\n")
 PENDING = Approval(request_id="ask-1", agent="research-1", asked=Amount(tokens=1_000), requested_at=NOON)
-GRANTED = PENDING.model_copy(update={"decision": "approved", "granted": Amount(tokens=500), "answered_at": NOON})
+GRANTED = PENDING.replace(decision="approved", granted=Amount(tokens=500), answered_at=NOON)
 LATE = Refusal(signal="approve_budget", reason="no request ask-9 waits", at=NOON)
 
 
@@ -32,7 +32,7 @@ async def test_a_registered_task_comes_back_as_it_was_given(store: SqlStore) -> 
 
 async def test_the_same_request_is_one_task_whatever_terms_the_software_gives_it(store: SqlStore) -> None:
     task = row(request())
-    newer = task.model_copy(update={"terms": task.terms.model_copy(update={"plan_model": "newer"})})
+    newer = task.replace(terms=task.terms.replace(plan_model="newer"))
     assert await store.register(task, [SKY])
     assert not await store.register(newer, [SKY])
     assert await store.tasks(ANYONE) == (task,)
@@ -60,7 +60,7 @@ async def test_a_request_id_with_other_content_is_refused(store: SqlStore, other
 async def test_a_request_id_with_other_documents_is_refused_and_leaves_no_trace(store: SqlStore) -> None:
     task = row(request())
     await store.register(task, [SKY])
-    for documents in ([], [SKY, SKY], [SKY.model_copy(update={"text": "Green"})]):
+    for documents in ([], [SKY, SKY], [SKY.replace(text="Green")]):
         with pytest.raises(RequestConflict):
             await store.register(task, documents)
     assert [document.name for document in await store.documents(task.ref.task_id, ANYONE)] == ["sky.md"]
@@ -129,7 +129,7 @@ async def test_title_and_end_are_kept_and_the_newest_end_stays(store: SqlStore) 
 
 async def test_tasks_are_found_by_when_they_ended_else_by_when_they_were_submitted(store: SqlStore) -> None:
     hour = timedelta(hours=1)
-    ended, begun = (row(request(name)).model_copy(update={"submitted_at": NOON - hour}) for name in ("ended", "begun"))
+    ended, begun = (row(request(name)).replace(submitted_at=NOON - hour) for name in ("ended", "begun"))
     for task in (ended, begun):
         await store.register(task, [])
     await store.finish(ended.ref.task_id, progress(TaskPhase.DONE))
@@ -153,8 +153,8 @@ async def test_the_first_plan_stays(store: SqlStore) -> None:
 async def test_the_audit_keeps_the_order_and_each_entry_once(store: SqlStore) -> None:
     task = row(request())
     await store.register(task, [])
-    later = LATE.model_copy(update={"at": NOON + timedelta(seconds=1)})
-    same_moment = LATE.model_copy(update={"at": NOON.astimezone(timezone(timedelta(hours=2)))})
+    later = LATE.replace(at=NOON + timedelta(seconds=1))
+    same_moment = LATE.replace(at=NOON.astimezone(timezone(timedelta(hours=2))))
     for entry in (PENDING, LATE, GRANTED, PENDING, same_moment, later):
         await store.audit(task.ref.task_id, entry)
     assert await store.audit_trail(task.ref.task_id, ANYONE) == (PENDING, LATE, GRANTED, later)
@@ -176,7 +176,7 @@ async def test_an_unknown_task_is_said_to_be_unknown(store: SqlStore) -> None:
 
 async def test_a_moment_keeps_its_time_zone(store: SqlStore) -> None:
     moment = datetime(2026, 11, 21, 23, 30, 15, 123_456, tzinfo=timezone(timedelta(hours=-5)))
-    task = row(request()).model_copy(update={"submitted_at": moment})
+    task = row(request()).replace(submitted_at=moment)
     await store.register(task, [])
     found = (await store.task(task.ref.task_id, ANYONE)).submitted_at
     assert (found, found.tzinfo) == (moment, UTC)

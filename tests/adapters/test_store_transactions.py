@@ -188,7 +188,7 @@ async def test_an_error_of_the_database_prints_no_text_of_the_conversation(damag
 
 
 async def test_titles_and_names_may_hold_what_postgresql_refuses(store: SqlStore) -> None:
-    task = row(request("a\x00b")).model_copy(update={"title": "Sky\x00"})
+    task = row(request("a\x00b")).replace(title="Sky\x00")
     assert await store.register(task, [SourceDocument(name="a\x00.md", text="x\x00y")])
     assert not await store.register(task, [SourceDocument(name="a\x00.md", text="x\x00y")])
     (document,) = await store.documents(task.ref.task_id, ANYONE)

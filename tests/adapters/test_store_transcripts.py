@@ -107,7 +107,7 @@ async def test_messages_and_records_come_back_in_the_order_of_their_commits(stor
     for version, record in enumerate(records, start=2):
         await store.commit_compaction(fence, version, record, [], None)
     await store.commit_message(fence, 5, question(2))
-    placed = tuple(record.model_copy(update={"after": 2}) for record in records)
+    placed = tuple(record.replace(after=2) for record in records)
     assert await store.load(fence.run_id, ANYONE) == Transcript(
         run_id=fence.run_id, version=6, messages=(question(1), reply(1), question(2)), records=placed
     )

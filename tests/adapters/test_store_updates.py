@@ -22,7 +22,7 @@ NEWER = SourceDocument(name="a.md", text="Ada Lovelace wrote more.", source="e" 
 
 async def begun(store: SqlStore, name: str = "first") -> TaskRow:
     task = row(request(name))
-    task = task.model_copy(update={"ref": task.ref.model_copy(update={"store_id": await store.store_id()})})
+    task = task.replace(ref=task.ref.replace(store_id=await store.store_id()))
     await store.register(task, [A, B])
     return task
 
@@ -75,7 +75,7 @@ async def test_other_tasks_keep_their_documents(store: SqlStore) -> None:
 
 async def test_documents_of_an_unknown_task_are_not_updated(store: SqlStore) -> None:
     task = await begun(store)
-    unknown = task.model_copy(update={"ref": task.ref.model_copy(update={"task_id": "task-0"})})
+    unknown = task.replace(ref=task.ref.replace(task_id="task-0"))
     with pytest.raises(UnknownTask):
         await given(store, unknown, 1, NEWER)
 

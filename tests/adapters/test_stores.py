@@ -92,7 +92,7 @@ async def test_an_encrypted_store_is_known_by_its_place_whatever_its_database_sa
     async with aclosing(await opened_store(workers)) as store:
         await store.put_text("a text", TASK_1)
     await attacked(workers, *statements)
-    again = workers.model_copy(update={"store_url": f"sqlite:///{tmp_path}/../{tmp_path.name}/waystation.db"})
+    again = workers.replace(store_url=f"sqlite:///{tmp_path}/../{tmp_path.name}/waystation.db")
     for settings in (workers, again):
         with pytest.raises(StoreError, match=r"the database does not say so any more.*`waystation store reseal`"):
             await opened_store(settings)
@@ -141,7 +141,7 @@ async def test_a_moved_database_whose_mark_was_taken_away_is_known_by_its_id(tmp
         await store.put_text("a text", TASK_1)
         await store.database.empty_log()
     copyfile(tmp_path / "waystation.db", tmp_path / "moved.db")
-    moved = here.model_copy(update={"store_url": f"sqlite:///{tmp_path}/moved.db"})
+    moved = here.replace(store_url=f"sqlite:///{tmp_path}/moved.db")
     await attacked(moved, *TAKEN_AWAY["the mark"])
     with pytest.raises(StoreError, match="does not say so any more"):
         await opened_store(moved)

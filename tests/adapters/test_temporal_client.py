@@ -95,7 +95,7 @@ async def test_a_task_runs_by_the_terms_that_were_shown_before_it_was_submitted(
     client: Client, temporal_client: TemporalClient, tmp_path: Path
 ) -> None:
     shown = await client.prepare(asked())
-    shown = shown.model_copy(update={"terms": shown.terms.model_copy(update={"revisions": 0})})
+    shown = shown.replace(terms=shown.terms.replace(revisions=0))
     async with worker(temporal_client):
         submitted = await client.submit(shown, DOCUMENTS)
     store = await SqlStore.open(Settings(home=tmp_path).database_url, utc_now)
@@ -121,7 +121,7 @@ async def test_a_request_id_is_not_used_for_another_question(client: Client, tem
     async with worker(temporal_client):
         await client.submit(first, DOCUMENTS)
         with pytest.raises(RequestConflict):
-            await client.submit(first.model_copy(update={"question": "Why?"}), DOCUMENTS)
+            await client.submit(first.replace(question="Why?"), DOCUMENTS)
 
 
 async def test_a_task_is_followed_until_it_is_over(client: Client, temporal_client: TemporalClient) -> None:
@@ -239,7 +239,7 @@ async def test_a_report_of_before_is_there_while_the_workflow_that_goes_on_does_
         async with aclosing(await SqlStore.open(Settings(home=tmp_path).database_url, utc_now)) as store:
             blob = await store.put_text("# Report", (await store.task(task_id, ANYONE)).ref.reader)
             first = ReportVersion(number=1, report=blob, phase=TaskPhase.DONE)
-            await store.finish(task_id, live.model_copy(update={"phase": TaskPhase.WORKING, "reports": (first,)}))
+            await store.finish(task_id, live.replace(phase=TaskPhase.WORKING, reports=(first,)))
         at_work = await client.reported(task_id)
         assert await client.report(task_id) == "# Report"
     await temporal_client.get_workflow_handle(task_id).terminate()

@@ -65,7 +65,7 @@ def test_a_run_is_alive_until_its_server_has_ended(sleeper: subprocess.Popen[byt
 def test_another_process_with_the_same_pid_is_not_ours(sleeper: subprocess.Popen[bytes]) -> None:
     mark = ProcessMark.of(sleeper.pid)
     assert mark.find() is not None
-    assert mark.model_copy(update={"uptime": mark.uptime - 60}).find() is None
+    assert mark.replace(uptime=mark.uptime - 60).find() is None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sets the clock through what Linux tells of the machine's start")
@@ -84,7 +84,7 @@ def test_a_process_is_still_the_same_after_the_clock_was_set(
 def test_the_run_file_of_a_later_run_is_not_removed(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
     path = tmp_path / "run.json"
     earlier = run_of(sleeper.pid)
-    later = earlier.model_copy(update={"address": "127.0.0.1:3"})
+    later = earlier.replace(address="127.0.0.1:3")
     write_run_file(path, later)
     remove_run_file(path, earlier)
     assert read_run_file(path) == later

@@ -147,7 +147,7 @@ async def test_a_value_that_comes_again_costs_no_look_until_it_may_have_been_for
 
 async def test_what_is_dropped_is_gone_for_its_tenant_alone(vault: SqlVault) -> None:
     one = Original(type="PERSON", placeholder="<PERSON_aaaaaaaaaaaa>", fingerprint="f", text="Ada")
-    other = one.model_copy(update={"placeholder": "<PERSON_bbbbbbbbbbbb>", "text": "Bob"})
+    other = one.replace(placeholder="<PERSON_bbbbbbbbbbbb>", text="Bob")
     await vault.keep("pilots", [one, other])
     await vault.keep("others", [one])
     assert await vault.everything("pilots") == {one.placeholder: "Ada", other.placeholder: "Bob"}

@@ -110,7 +110,7 @@ async def test_what_is_scraped_after_a_task_is_what_the_store_has_charged(tmp_pa
             raise ModelUnavailable("busy", retry_after=0.01, possibly_billed=False)
 
     crew = Crew(before=busy_once)
-    priced = terms().model_copy(update={"agent": ROOMY.model_copy(update={"model": PRICED})})
+    priced = terms().replace(agent=ROOMY.replace(model=PRICED))
     async with at_work(tmp_path, crew, scraped) as (counter, parts):
         await counter.submit(under=priced)
         assert (await counter.task().result()).phase is TaskPhase.DONE
@@ -136,7 +136,7 @@ async def test_a_dashboard_asks_for_metrics_that_there_are(tmp_path: Path) -> No
     assert len([name for name in names if name.startswith("waystation_")]) == 11, "all of ours"
 
     scraped = Scraped()
-    priced = terms().model_copy(update={"agent": ROOMY.model_copy(update={"model": PRICED})})
+    priced = terms().replace(agent=ROOMY.replace(model=PRICED))
     async with dev_server() as server, opened_parts(tmp_path, PlainRedactor({}), Crew(), scraped.meter) as parts:
         address = server.service_client.config.target_host
         client = await Client.connect(address, data_converter=server.data_converter, runtime=scraped.runtime)
@@ -171,7 +171,7 @@ async def test_a_paused_task_is_counted_while_it_waits(tmp_path: Path) -> None:
 async def test_what_else_is_counted_carries_no_ids() -> None:
     scraped = Scraped()
     scraped.meter.compacted(COMPACTED)
-    scraped.meter.compacted(COMPACTED.model_copy(update={"status": Status.CANNOT_FIT}))
+    scraped.meter.compacted(COMPACTED.replace(status=Status.CANNOT_FIT))
     scraped.meter.redacted(Place.SUMMARY, 5)
     scraped.meter.passages_waiting(12)
     scraped.meter.tasks_paused(2)

@@ -232,7 +232,7 @@ class Office:
             fence=fence,
             call_id=call_id,
             transcript=await self.transcript(step_id),
-            policy=self.terms.policy.model_copy(update={"window": window}),
+            policy=self.terms.policy.replace(window=window),
             measure=Measure(fixed=0),
         )
 

@@ -105,7 +105,7 @@ async def test_a_status_counts_in_what_its_call_may_cost(office: Office) -> None
 
 
 async def test_in_mode_hard_the_agent_is_not_told_that_more_is_asked_for(office: Office) -> None:
-    office.terms = TERMS.model_copy(update={"hard": True})
+    office.terms = TERMS.replace(hard=True)
     model = ScriptedModel([READ, SUBMIT])
     await office.leg(model)
     assert statuses(model.requests[-1].messages) == [
@@ -115,7 +115,7 @@ async def test_in_mode_hard_the_agent_is_not_told_that_more_is_asked_for(office:
 
 
 async def test_a_full_context_ends_the_leg_before_the_call(office: Office) -> None:
-    office.terms = TERMS.model_copy(update={"trigger": 2_800, "target": 1_200})
+    office.terms = TERMS.replace(trigger=2_800, target=1_200)
     model = ScriptedModel([scripted_reply(Text(text="word " * 1_500), usage=Usage(input=2_500, output=2_000))])
     outcome = await office.leg(model)
     assert isinstance(outcome, ContextFull)
@@ -124,7 +124,7 @@ async def test_a_full_context_ends_the_leg_before_the_call(office: Office) -> No
 
 
 async def test_the_estimate_is_corrected_by_what_the_provider_counted(office: Office) -> None:
-    office.terms = TERMS.model_copy(update={"turn_limit": 1})
+    office.terms = TERMS.replace(turn_limit=1)
     outcome = await office.leg(
         ScriptedModel([scripted_reply(Text(text="Hm."), usage=Usage(input=700, cache_read=1_900, output=5))])
     )
@@ -133,16 +133,16 @@ async def test_the_estimate_is_corrected_by_what_the_provider_counted(office: Of
 
 
 async def test_the_scale_of_the_request_decides_when_the_context_is_full(office: Office) -> None:
-    office.terms = TERMS.model_copy(update={"trigger": 2_800, "target": 1_000, "turn_limit": 1})
+    office.terms = TERMS.replace(trigger=2_800, target=1_000, turn_limit=1)
     office.model = ScriptedModel([IDLE])
     plain = LegRequest(run=office.run_ref(), leg=1, limit=Limit(tokens=100_000), terms=office.terms)
-    assert isinstance(await office.loop.run(plain.model_copy(update={"scale": 2.0}), never), ContextFull)
-    assert isinstance(await office.loop.run(plain.model_copy(update={"leg": 2}), never), TurnLimit)
+    assert isinstance(await office.loop.run(plain.replace(scale=2.0), never), ContextFull)
+    assert isinstance(await office.loop.run(plain.replace(leg=2), never), TurnLimit)
     assert office.model.calls == 1
 
 
 async def test_a_leg_ends_after_its_turns_and_the_next_one_goes_on(office: Office) -> None:
-    office.terms = TERMS.model_copy(update={"turn_limit": 2})
+    office.terms = TERMS.replace(turn_limit=2)
     first = await office.leg(ScriptedModel([READ, NOTE]))
     assert isinstance(first, TurnLimit)
     assert first.standing.totals.turns == 2

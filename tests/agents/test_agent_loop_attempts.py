@@ -85,7 +85,7 @@ async def test_a_leg_whose_outcome_was_committed_makes_no_call_and_gives_that_ou
 
 
 async def test_a_late_attempt_at_a_leg_that_is_over_takes_the_run_away_from_nobody(office: Office) -> None:
-    office.terms = TERMS.model_copy(update={"turn_limit": 1})
+    office.terms = TERMS.replace(turn_limit=1)
     await office.leg(ScriptedModel([SEARCH]))
     late = ScriptedModel([])
 

@@ -54,7 +54,7 @@ async def test_a_call_whose_worst_case_fits_by_its_bytes_is_not_counted(office: 
 
 
 async def test_the_reply_shrinks_to_what_is_left(office: Office) -> None:
-    office.terms = office.terms.model_copy(update={"max_output": 16_000})
+    office.terms = office.terms.replace(max_output=16_000)
     request = await first_request(office, left=9_999)
     counted = await office.model.count_tokens(request)
     assert counted < bound_of(request)
@@ -99,7 +99,7 @@ async def test_more_money_lets_the_next_leg_go_on_where_the_last_one_stopped(off
 
 
 async def test_the_reply_shrinks_to_the_dollars_left(office: Office) -> None:
-    office.terms = office.terms.model_copy(update={"max_output": 16_000})
+    office.terms = office.terms.replace(max_output=16_000)
     counted = await office.model.count_tokens(await first_request(office))
     rates = worst_rates(TERMS.model, counted, office.clock().date(), TERMS.prices)
     assert rates is not None
@@ -123,7 +123,7 @@ async def test_dollars_that_do_not_pay_for_a_call_end_the_leg_and_say_how_many_a
 
 
 async def test_a_limit_in_dollars_lets_no_call_of_a_model_without_a_price_through(office: Office) -> None:
-    office.limit, office.terms = Limit(micro_usd=10**9), TERMS.model_copy(update={"model": "somebody-elses-1"})
+    office.limit, office.terms = Limit(micro_usd=10**9), TERMS.replace(model="somebody-elses-1")
     model = ScriptedModel([SUBMIT])
     with pytest.raises(BadInput, match="somebody-elses-1 has no known price"):
         await office.leg(model)
@@ -135,7 +135,7 @@ async def test_what_a_task_takes_along_is_what_its_calls_cost(office: Office) ->
         model=TERMS.model,
         rates=Rates(input=Decimal(1), output=Decimal(7), cache_write=Decimal(1), cache_read=Decimal(1)),
     )
-    office.terms = TERMS.model_copy(update={"prices": (own,)})
+    office.terms = TERMS.replace(prices=(own,))
     await office.leg(
         ScriptedModel([scripted_reply(use("submit_findings", findings=[]), usage=Usage(input=10, output=3))])
     )
@@ -149,7 +149,7 @@ async def test_what_a_task_takes_along_is_what_its_calls_cost(office: Office) ->
 async def test_a_call_waits_where_the_tasks_budget_is_nearly_spent(
     office: Office, task_used: float, backpressure: bool, waited: float | None
 ) -> None:
-    office.task_used, office.terms = task_used, TERMS.model_copy(update={"backpressure": backpressure})
+    office.task_used, office.terms = task_used, TERMS.replace(backpressure=backpressure)
     await office.leg(ScriptedModel([SUBMIT]))
     assert office.pauses == ([] if waited is None else [waited])
 
@@ -166,7 +166,7 @@ async def test_no_call_is_made_with_room_for_less_than_4000_tokens_of_reply_unti
     office: Office, limit: Limit
 ) -> None:
     office.limit = limit
-    office.terms = TERMS.model_copy(update={"turn_limit": 60, "max_output": 16_000, "auto_compact": False})
+    office.terms = TERMS.replace(turn_limit=60, max_output=16_000, auto_compact=False)
     costly = Usage(input=1_000, output=9_000)
     turns = [scripted_reply(use("list_documents", f"l{n}"), usage=costly) for n in range(60)]
     model = ScriptedModel(turns)
@@ -212,7 +212,7 @@ def test_no_run_ever_passes_its_limit(stores: Path, limit: Limit, turn_limit: in
     async def work() -> None:
         with tempfile.TemporaryDirectory() as folder:
             async with opened_copy(stores / "planned.db", Path(folder)) as office:
-                office.limit, office.terms = limit, TERMS.model_copy(update={"turn_limit": turn_limit})
+                office.limit, office.terms = limit, TERMS.replace(turn_limit=turn_limit)
                 await work_until_spent(office, HungryModel(data))
 
     asyncio.run(work())

@@ -164,7 +164,7 @@ class Eventful:
 
     async def documents(self) -> None:
         number = next(self._numbers)
-        newer = NEWER.model_copy(update={"text": f"{NEWER.text}It was dredged {number} times.\n"})
+        newer = NEWER.replace(text=f"{NEWER.text}It was dredged {number} times.\n")
         await update(self.run.office, number, newer)
 
     async def compaction(self) -> None:
@@ -185,7 +185,7 @@ async def test_whatever_happens_in_whatever_order_requests_break_off_at_compacti
 ) -> None:
     async with opened_copy(stores / "planned.db", tmp_path_factory.mktemp("run")) as office:
         eventful = Eventful(office)
-        office.terms = office.terms.model_copy(update={"strategy": strategy})
+        office.terms = office.terms.replace(strategy=strategy)
         for happening in happenings:
             await getattr(eventful, happening)()
         await eventful.leg()

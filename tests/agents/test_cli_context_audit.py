@@ -58,7 +58,7 @@ def home(worked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def delegated(store: Path) -> None:
     """A subagent has said the same, and its context was compacted the same."""
     async with opened(store) as office:
-        log, run = await office.transcript(), office.run_ref().model_copy(update={"step_id": "research-1.1"})
+        log, run = await office.transcript(), office.run_ref().replace(step_id="research-1.1")
         await office.store.open_run(run)
         fence = await office.store.take_fence(run.run_id)
         for message in log.messages:

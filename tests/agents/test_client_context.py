@@ -55,7 +55,7 @@ async def context_of(office: Office, legs: int = 1) -> AgentContext:
 async def worked(office: Office) -> None:
     """A leg with a note, a procedure, a read and a failure."""
     await office.open_task([HARBOUR], procedures=[SKILL])
-    office.terms = office.terms.model_copy(update={"turn_limit": 1})
+    office.terms = office.terms.replace(turn_limit=1)
     calls = (
         use("take_note", "c1", text="It silted up.", document="harbour.md", first_line=1, last_line=1),
         use("read_skill", "c2", name="research"),

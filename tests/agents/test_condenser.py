@@ -77,7 +77,7 @@ async def test_a_retry_after_the_commit_makes_no_second_summary_charge_or_passag
     stored = dict(full.memory.passages)
     again = await full.condenser.compress(request)
     assert model.calls == 1
-    assert again.model_copy(update={"redactions": first.redactions}) == first
+    assert again.replace(redactions=first.redactions) == first
     assert again.redactions == 1  # the one in the summary is not looked for again
     assert full.memory.passages == stored
     assert len((await full.transcript()).records) == 1

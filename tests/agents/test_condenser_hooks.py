@@ -65,15 +65,13 @@ async def test_both_are_told_of_a_compaction_in_references_and_numbers(full: Off
         tokens=outcome.tokens_before,
         window=full.terms.window,
     )
-    assert after == before.model_copy(
-        update={
-            "event": "after",
-            "status": Status.COMPRESSED,
-            "compaction_id": outcome.compaction_id,
-            "tokens_after": outcome.tokens_after,
-            "covered": outcome.covered,
-            "notes": 0,
-        }
+    assert after == before.replace(
+        event="after",
+        status=Status.COMPRESSED,
+        compaction_id=outcome.compaction_id,
+        tokens_after=outcome.tokens_after,
+        covered=outcome.covered,
+        notes=0,
     )
     assert "status" not in before.body
     assert NAME not in before.body + after.body

@@ -139,7 +139,7 @@ async def worked(office: Office, strategy: Strategy) -> tuple[LegOutcome, list[S
     documents = [SourceDocument(name=f"gate-{number}.md", text=_report(number)) for number in range(8)]
     goal = "What does each of these documents say about the gates of the harbour?"
     research_step, *others = PLAN.steps
-    await office.open_task(documents, Plan(steps=(research_step.model_copy(update={"goal": goal}), *others)))
+    await office.open_task(documents, Plan(steps=(research_step.replace(goal=goal), *others)))
     metered = MeteredModel(model=offline_model(), store=office.store, clock=office.clock, meter=office.meter)
     loop, condenser = replace(office.loop, model=metered), replace(office.condenser, model=metered)
     statuses: list[Status] = []

@@ -33,7 +33,7 @@ async def shown(office: Office) -> int:
 @pytest.mark.parametrize(("most", "full"), [(40, True), (41, False), (None, False)])
 async def test_more_messages_than_allowed_make_a_context_full(office: Office, most: int | None, full: bool) -> None:
     await crowded(office)
-    office.terms = office.terms.model_copy(update={"messages": most, "turn_limit": 1})
+    office.terms = office.terms.replace(messages=most, turn_limit=1)
     model = ScriptedModel([LIST])
     outcome = await office.leg(model)
     assert isinstance(outcome, ContextFull if full else TurnLimit)
@@ -62,7 +62,7 @@ async def test_a_crowd_is_summarised_and_as_many_messages_stay_as_were_asked_for
 
 async def test_a_crowd_is_not_masked_since_that_leaves_it_a_crowd(office: Office) -> None:
     await crowded(office, tool="read_document", result_tokens=1_150)
-    office.terms = office.terms.model_copy(update={"target": 14_000})
+    office.terms = office.terms.replace(target=14_000)
     assert (await after_compaction(office)).status is Status.COMPRESSED
 
 

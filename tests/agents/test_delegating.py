@@ -20,7 +20,7 @@ async def asked(office: Office, *percents: int, terms: DelegationTerms, left: Li
     ]
     reply = Message(id="m2", role="assistant", blocks=tuple(calls))
     transcript = Transcript(run_id=f"{TASK}/research-1", version=2, messages=(user_text("m1", "Begin."), reply))
-    delegating = office.terms.model_copy(update={"delegation": terms})
+    delegating = office.terms.replace(delegation=terms)
     request = LegRequest(run=office.run_ref(), leg=1, terms=delegating, limit=left)
     return await asked_by(request, transcript, left, office.redactor, ())
 

@@ -43,7 +43,7 @@ async def news(office: Office) -> list[Message]:
 
 
 async def test_an_agent_at_work_hears_once_at_its_next_turn_and_reads_the_new_version(office: Office) -> None:
-    office.terms = office.terms.model_copy(update={"turn_limit": 1})
+    office.terms = office.terms.replace(turn_limit=1)
     assert isinstance(await office.leg(ScriptedModel([READ])), TurnLimit)
     await update(office, 1, NEWER)
     second = ScriptedModel([READ_AGAIN])
@@ -85,7 +85,7 @@ async def first_text(office: Office) -> str:
 
 
 async def test_what_was_heard_and_is_taken_back_is_heard_again(office: Office) -> None:
-    office.terms = office.terms.model_copy(update={"turn_limit": 1})
+    office.terms = office.terms.replace(turn_limit=1)
     await office.leg(ScriptedModel([READ]))
     await update(office, 1, NEWER)
     await office.leg(ScriptedModel([READ_AGAIN]), 2)

@@ -85,7 +85,7 @@ async def test_a_summary_that_the_budget_does_not_allow_changes_nothing(full: Of
 
 
 async def test_a_summariser_that_failed_too_often_is_given_up_without_hiding_anything(full: Office) -> None:
-    request = asking(full, action="compact").model_copy(update={"give_up_summary": True})
+    request = asking(full, action="compact").replace(give_up_summary=True)
     outcome = await edited(full, request, "It silted up.")
     assert (outcome.state, full.model.calls) == ("refused", 0)
     assert outcome.reason.startswith("FAILED_SUMMARISER, ")

@@ -78,7 +78,7 @@ async def test_a_call_that_may_not_be_repeated_is_made_once(office: Office) -> N
 
 def test_a_tool_that_asks_shows_all_that_it_would_send() -> None:
     asking = ForeignTool(SPEC, FixedToolServers([]), PlainRedactor({}))
-    silent = ForeignTool(SPEC.model_copy(update={"asks": False}), FixedToolServers([]), PlainRedactor({}))
+    silent = ForeignTool(SPEC.replace(asks=False), FixedToolServers([]), PlainRedactor({}))
     asked = asking.asks({"what": "a lamp"})
     assert asked is not None
     assert asked.splitlines()[0] == "May the tool buy of the tool server shop be called with these arguments?"

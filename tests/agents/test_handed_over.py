@@ -18,7 +18,7 @@ async def of_two(office: Office, first: Analysis | None, second: Analysis | None
     await office.open_task(plan=TWICE)
     for step_id, analysis in (("causes", first), ("analysis", second)):
         if analysis is not None:
-            run = office.run_ref("analysis").model_copy(update={"step_id": step_id})
+            run = office.run_ref("analysis").replace(step_id=step_id)
             await office.store.open_run(run)
             await office.store.hand_in(await office.store.take_fence(run.run_id), TASK, analysis)
     return await handed_over(office.ref.reader, office.store)

@@ -25,7 +25,7 @@ async def heard(office: Office) -> list[tuple[str, str]]:
 
 
 async def test_an_agent_hears_it_after_its_contract_or_its_results_word_for_word_and_once(office: Office) -> None:
-    office.terms = office.terms.model_copy(update={"turn_limit": 1})
+    office.terms = office.terms.replace(turn_limit=1)
     await tell(office, 1, WORDS)
     assert isinstance(await office.leg(ScriptedModel([READ])), TurnLimit)
     await tell(office, 2, f"The key is {SECRET}.")
@@ -44,7 +44,7 @@ async def test_an_agent_that_has_handed_in_goes_on_for_nobody(office: Office) ->
 
 
 async def test_what_was_heard_and_is_taken_back_is_heard_again(office: Office) -> None:
-    office.terms = office.terms.model_copy(update={"turn_limit": 1})
+    office.terms = office.terms.replace(turn_limit=1)
     await office.leg(ScriptedModel([READ]))
     await tell(office, 1, WORDS)
     await office.leg(ScriptedModel([scripted_reply(use("read_document", "c5", name="keeper.md"))]), 2)
@@ -58,7 +58,7 @@ async def test_a_compaction_keeps_the_words_as_the_users_own(office: Office) -> 
     said = [*conversation()]
     said[7:7] = [as_message("told", 1, f"{DEMAND} {WISH}")]
     said[-2:-2] = [as_message("told", 2, "And go on.")]
-    await office.said([message.model_copy(update={"id": f"m{n}"}) for n, message in enumerate(said, 1)])
+    await office.said([message.replace(id=f"m{n}") for n, message in enumerate(said, 1)])
     assert (await compressed(office, ScriptedModel([summary()]))).status.made_room
     shown = view(await office.transcript())
     words = "\n".join(message.text for message in shown)

@@ -115,7 +115,7 @@ async def test_who_has_the_document_before_it_is_told_nothing_of_it(bare_office:
     first = await shelf(bare_office, "task-1", PILOT)
     await first.remember()
     assert await first.recalled("the keeper of the bar") == ""
-    same = await shelf(bare_office, "task-2", PILOT.model_copy(update={"name": "copy.md"}))
+    same = await shelf(bare_office, "task-2", PILOT.replace(name="copy.md"))
     assert await same.recalled("the keeper of the bar") == ""
 
 
@@ -162,7 +162,7 @@ async def test_a_document_that_memory_has_by_another_task_is_not_read_again(bare
 async def test_a_document_that_changes_while_it_is_read_is_read_anew(bare_office: Office) -> None:
     first = await shelf(bare_office, "task-1", LONG)
     so_far = await first.librarian.next_slice(Remembering(ref=first.office.ref, most_characters=10**6))
-    longer = LONG.model_copy(update={"text": f"{PILOT.text}{LONG.text}"})
+    longer = LONG.replace(text=f"{PILOT.text}{LONG.text}")
     await change(first, longer)
     while not so_far.done:
         so_far = await first.librarian.next_slice(so_far)

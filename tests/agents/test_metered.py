@@ -85,14 +85,12 @@ class WithSpares(ScriptedModel):
         return self.spares
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        return (await super().complete(request)).model_copy(update={"asked": self.answering})
+        return (await super().complete(request)).replace(asked=self.answering)
 
 
 CHEAP, DEAR, OTHER = "claude-haiku-4-5", "dear::claude-haiku-4-5", "claude-opus-4-5"
 RATES = next(price for price in PRICES if price.model == CHEAP)
-DEARER = RATES.model_copy(
-    update={"model": DEAR, "rates": RATES.rates.model_copy(update={"input": Decimal(7), "output": Decimal(70)})}
-)
+DEARER = RATES.replace(model=DEAR, rates=RATES.rates.replace(input=Decimal(7), output=Decimal(70)))
 PAID = (*PRICES, DEARER)
 
 
@@ -171,8 +169,8 @@ async def test_what_an_endpoint_does_not_report_is_charged_as_a_bound_and_marked
 
 
 async def test_thinking_that_no_block_shows_is_charged_up_to_the_longest_reply(office: Office) -> None:
-    unseen = scripted_reply(SAID, usage=Usage()).model_copy(update={"thought": True})
-    counted = unseen.model_copy(update={"usage": Usage(input=5, output=7)})
+    unseen = scripted_reply(SAID, usage=Usage()).replace(thought=True)
+    counted = unseen.replace(usage=Usage(input=5, output=7))
     assert (await ask(office, ScriptedModel([unseen]))).usage.output == 1_000
     assert (await ask(office, ScriptedModel([counted]))).usage.output == 7
 

@@ -117,7 +117,7 @@ async def test_notes_and_citations_by_placeholder_hold(strict: NamedOffice) -> N
     report = await strict.office.store.get_text((await publisher.publish(strict.office.ref, PROGRESS)).report, ANYONE)
     assert f"She wrote notes. [{name}:2-2]" in report
     assert ADA not in report
-    draft = DRAFT.model_copy(update={"summary": f'It says "She wrote notes." [{name}:2-2]', "sections": ()})
+    draft = DRAFT.replace(summary=f'It says "She wrote notes." [{name}:2-2]', sections=())
     fence = (await strict.office.site("writing")).fence
     await strict.office.store.hand_in(fence, TASK, draft)
     outcome = await publisher.publish(strict.office.ref, PROGRESS)
@@ -143,7 +143,7 @@ async def test_under_standard_what_was_recalled_by_placeholder_is_opened_and_cit
 ) -> None:
     name = f"Interview with {await standard.redacted(ADA, Place.COMPRESSED)}.md"
     assert "first program" in await standard.call("read_document", name=name)
-    draft = DRAFT.model_copy(update={"summary": f'It says "She wrote notes." [{name}:2-2]', "sections": ()})
+    draft = DRAFT.replace(summary=f'It says "She wrote notes." [{name}:2-2]', sections=())
     fence = (await standard.office.site("writing")).fence
     await standard.office.store.hand_in(fence, TASK, draft)
     publisher = standard.publisher

@@ -55,7 +55,7 @@ class LettersOffice:
             run=office.run_ref(),
             leg=self._leg,
             limit=office.limit,
-            terms=office.terms.model_copy(update={"hard": hard}),
+            terms=office.terms.replace(hard=hard),
             decisions=decisions,
         )
         return await replace(office.loop, desk=replace(office.desk, web=(self.tool,))).run(request, never)
@@ -124,7 +124,7 @@ async def test_a_refusal_without_a_note_says_how_to_go_on(letters: LettersOffice
 
 async def test_a_decision_on_another_call_lets_nothing_pass(letters: LettersOffice) -> None:
     (question,) = await letters.asked(ASKING)
-    other = decision(question, allowed=True).model_copy(update={"digest": "0" * 64})
+    other = decision(question, allowed=True).replace(digest="0" * 64)
     assert isinstance(await letters.leg([], other), ActionsAsked)
     assert letters.tool.sent == []
 
@@ -196,7 +196,7 @@ async def test_a_question_that_cannot_be_shown_is_not_asked_and_its_call_is_refu
 
 
 async def test_a_compaction_while_a_call_waits_leaves_it_open(letters: LettersOffice) -> None:
-    office, call = letters.office, LETTER.model_copy(update={"id": "c77"})
+    office, call = letters.office, LETTER.replace(id="c77")
     await office.said([*conversation()[:13], Message(id="m14", role="assistant", blocks=(call,))])
     (question,) = await letters.asked()
     office.model = ScriptedModel([summary("It silted up.")])

@@ -84,7 +84,7 @@ def turn(call: str, result: str, call_id: str, content: str) -> tuple[Message, M
 async def test_over_the_cap_the_answer_is_an_error_that_names_the_pins_and_a_pin_can_be_taken_back(
     office: Office,
 ) -> None:
-    office.terms = TERMS.model_copy(update={"window": 10_000})
+    office.terms = TERMS.replace(window=10_000)
     await office.said(
         [
             user_text("m1", "Why?"),
@@ -112,7 +112,7 @@ async def test_over_the_cap_the_answer_is_an_error_that_names_the_pins_and_a_pin
 async def test_a_pin_of_a_person_is_not_taken_back_by_an_agent(office: Office) -> None:
     log = await after(office, READ, pinning("silted up", "p1"))
     (own,) = done_to(log)
-    persons = log.model_copy(update={"records": (own.model_copy(update={"id": "edit-1"}),)})
+    persons = log.replace(records=(own.replace(id="edit-1"),))
     site = replace(await office.site(call_id="p2"), transcript=persons)
     call = use("pin_message", "p2", quote="silted up", take_back=True)
     result = await office.desk.toolbox("research").run(call, site)

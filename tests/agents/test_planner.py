@@ -142,7 +142,7 @@ async def test_titles_are_redacted_as_everything_in_the_history_and_the_question
     bare_office: Office,
 ) -> None:
     await bare_office.open_task(plan=None, question=f"Whose key is {SECRET}?")
-    titled = [step.model_copy(update={"title": f"Ask {NAME} " + "x" * 80}) for step in PLAN.steps]
+    titled = [step.replace(title=f"Ask {NAME} " + "x" * 80) for step in PLAN.steps]
     model = ScriptedModel([planning([step.model_dump(mode="json") for step in titled])])
     plan = await made(bare_office, model)
     assert SECRET not in model.requests[0].model_dump_json()
@@ -156,10 +156,9 @@ async def test_an_id_with_something_private_is_replaced_by_role_and_number(bare_
     bare_office.redactor = PlainRedactor({"tide tables": "<PERSON_aaaaaaaaaaaa>"})
     await bare_office.open_task(plan=None)
     first, *others = PLAN.steps
-    named = [first.model_copy(update={"id": "tide-tables"})]
+    named = [first.replace(id="tide-tables")]
     named += [
-        step.model_copy(update={"needs": tuple("tide-tables" if need == first.id else need for need in step.needs)})
-        for step in others
+        step.replace(needs=tuple("tide-tables" if need == first.id else need for need in step.needs)) for step in others
     ]
     model = ScriptedModel([planning([step.model_dump(mode="json") for step in named])])
     plan = (await made(bare_office, model)).plan

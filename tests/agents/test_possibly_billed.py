@@ -103,7 +103,7 @@ async def leg(office: Office, server: ScriptedServer) -> LegOutcome:
 
 
 async def test_where_no_byte_came_the_last_count_and_the_bytes_of_what_is_new_are_held(office: Office) -> None:
-    office.terms = TERMS.model_copy(update={"window": 200_000, "trigger": 150_000, "target": 75_000})
+    office.terms = TERMS.replace(window=200_000, trigger=150_000, target=75_000)
     office.limit = Limit(tokens=1_000_000)
     replies = [streamed(message_of(LONG)), streamed(message_of(SHORT))]
     server = ScriptedServer([*replies, BROKE, BROKE, streamed(message_of(SUBMIT))])
@@ -120,9 +120,7 @@ async def test_where_no_byte_came_the_last_count_and_the_bytes_of_what_is_new_ar
 
 
 async def test_the_count_of_a_fallback_bounds_no_request_of_another_model(office: Office) -> None:
-    counted_otherwise = scripted_reply(*SEARCH.blocks, usage=Usage(input=10, output=5)).model_copy(
-        update={"asked": "other-model-1"}
-    )
+    counted_otherwise = scripted_reply(*SEARCH.blocks, usage=Usage(input=10, output=5)).replace(asked="other-model-1")
     model = ScriptedModel([counted_otherwise, ModelUnavailable("cut")])
     with pytest.raises(ModelUnavailable):
         await office.leg(model)
@@ -132,7 +130,7 @@ async def test_the_count_of_a_fallback_bounds_no_request_of_another_model(office
 
 
 async def test_after_a_compaction_the_bytes_bound_the_request_again(office: Office) -> None:
-    office.terms = TERMS.model_copy(update={"window": 200_000, "trigger": 150_000, "target": 75_000})
+    office.terms = TERMS.replace(window=200_000, trigger=150_000, target=75_000)
     office.limit = Limit(tokens=1_000_000)
     server = ScriptedServer([streamed(message_of(LONG)), BROKE, BROKE])
     with pytest.raises(ModelUnavailable):

@@ -77,7 +77,7 @@ async def test_tables_among_the_documents_make_their_tool_urgent(bare_office: Of
 async def test_who_may_delegate_can_where_other_tools_would_fill_the_budget(bare_office: Office) -> None:
     await bare_office.open_task([*DOCUMENTS, TABLE], procedures=[SKILL])
     desk = replace(bare_office.desk, tables=bare_office.tables, web=(LongWinded(),))
-    terms = bare_office.terms.model_copy(update={"delegation": DelegationTerms()})
+    terms = bare_office.terms.replace(delegation=DelegationTerms())
     toolbox = await desk.toolbox_of(bare_office.run_ref("research-1"), terms, await bare_office.transcript())
     assert {"delegate", "read_skill"} < names(toolbox)
     assert toolbox.projection is not None
@@ -90,7 +90,7 @@ async def test_a_call_of_a_hidden_tool_is_an_error_that_says_why(office: Office)
          scripted_reply(SUBMIT)]
     )  # fmt: skip
     desk = replace(office.desk, policy=ToolPolicy(denied=("list_*", "delegate")))
-    terms = office.terms.model_copy(update={"delegation": DelegationTerms()})
+    terms = office.terms.replace(delegation=DelegationTerms())
     request = LegRequest(run=office.run_ref(), leg=1, limit=office.limit, terms=terms)
     assert isinstance(await replace(office.loop, desk=desk).run(request, never), Finished)
     listed, delegated = (await office.talk())[2].tool_results

@@ -72,13 +72,11 @@ async def test_a_report_with_a_citation_of_thousands_of_digits_is_published_and_
 async def test_how_the_task_ended_is_stored_with_its_report(office: Office) -> None:
     await hand_in(office, "writing", DRAFT)
     outcome, _ = await published(office)
-    assert (await office.store.task(TASK, ANYONE)).progress == PROGRESS.model_copy(
-        update={
-            "report": outcome.report,
-            "reports": (outcome.version,),
-            "phase": TaskPhase.PARTIAL,
-            "notes": ("The report is partial: 3 of 6 citations do not hold.",),
-        }
+    assert (await office.store.task(TASK, ANYONE)).progress == PROGRESS.replace(
+        report=outcome.report,
+        reports=(outcome.version,),
+        phase=TaskPhase.PARTIAL,
+        notes=("The report is partial: 3 of 6 citations do not hold.",),
     )
     assert outcome.version is not None
     assert (outcome.version.phase, outcome.short) == (
@@ -117,11 +115,11 @@ async def test_where_the_writer_was_stopped_findings_notes_and_analysis_make_a_p
     note = use("take_note", text="Dug in 1811.", document="harbour.md", first_line=1, last_line=1)
     await office.call(note, "research-2")
     await hand_in(office, "analysis", Analysis(conclusions=(found,)))
-    await hand_in(office, "writing", DRAFT.model_copy(update={"title": "", "summary": "", "sections": ()}))
+    await hand_in(office, "writing", DRAFT.replace(title="", summary="", sections=()))
     stopped = StepProgress(
         id="writing", role="writing", state="partial", legs=1, usage=Usage(), reason="a person denied it more"
     )
-    outcome, report = await published(office, PROGRESS.model_copy(update={"steps": (stopped,)}))
+    outcome, report = await published(office, PROGRESS.replace(steps=(stopped,)))
     assert report.split("\n\n## Sources")[0] == snapshot("""\
 # Why did it silt up?
 
@@ -155,7 +153,7 @@ async def test_the_whole_question_stands_in_the_report_redacted_as_its_title_is(
 
 async def test_a_task_that_could_not_be_planned_has_a_report_too(bare_office: Office) -> None:
     await bare_office.open_task(plan=None)
-    outcome, report = await published(bare_office, PROGRESS.model_copy(update={"phase": TaskPhase.FAILED}))
+    outcome, report = await published(bare_office, PROGRESS.replace(phase=TaskPhase.FAILED))
     assert "Nothing was found before the work stopped." in report
     assert outcome.citations == 0
 
@@ -176,7 +174,7 @@ async def test_sources_and_what_was_not_used_are_listed_without_private_values(b
     left_out = (LeftOut(name=f"{SECRET}.doc", reason="an old Word file; save it as .docx"),)
     await bare_office.open_task(documents, left_out=left_out)
     summary = "Dug [harbour.md:1-1], dredged [costs.xlsx:2-2] [costs.xlsx:5-5], closed [harbour.md:1-9]."
-    await hand_in(bare_office, "writing", DRAFT.model_copy(update={"summary": summary, "sections": ()}))
+    await hand_in(bare_office, "writing", DRAFT.replace(summary=summary, sections=()))
     publisher = replace(bare_office.publisher, redactor=bare_office.redactor)
     report = await bare_office.store.get_text((await publisher.publish(bare_office.ref, PROGRESS)).report, ANYONE)
     assert report.split("## Sources")[1].split("## Citations")[0] == snapshot("""\
@@ -204,7 +202,7 @@ async def test_each_criterion_stands_with_where_it_is_met_as_far_as_citations_ho
     sections = (*DRAFT.sections, Section(heading="Year", markdown="In 1811 [harbour.md:1-1]."))
     sections = (*sections, Section(heading="Bare", markdown="So it is."))
     criteria = ("Year", "Causes", "Bare", "The documents are silent on it.")
-    await hand_in(bare_office, "writing", DRAFT.model_copy(update={"sections": sections, "criteria": criteria}))
+    await hand_in(bare_office, "writing", DRAFT.replace(sections=sections, criteria=criteria))
     publisher = replace(bare_office.publisher, redactor=bare_office.redactor)
     outcome = await publisher.publish(bare_office.ref, PROGRESS)
     report = await bare_office.store.get_text(outcome.report, ANYONE)
@@ -229,7 +227,7 @@ async def test_the_account_says_who_asked_and_which_versions_of_documents_are_ci
     read = "- Read, each with the first 16 digits of the SHA-256 of its text: "
     assert f"{read}harbour.md `{document.blob[:16]}`, keeper.md" in report
     assert document.blob == hashlib.sha256(DOCUMENTS[0].text.encode()).hexdigest()
-    changed = document.model_copy(update={"blob": "b" * 64})
+    changed = document.replace(blob="b" * 64)
     (line,) = document_lines([changed] * 201, {"harbour.md": (document.blob,)})
     assert line.startswith(f"{read}harbour.md `{'b' * 16}` (version 2), harbour.md")
     assert line.endswith(" (version 2) and 1 more")

@@ -63,7 +63,7 @@ async def test_a_text_is_redacted_once_for_a_tenant_and_rules_and_never_again(
     assert shown.lines == ["before", SECRET_PLACEHOLDER, f"after {NAME}"]
     assert await RedactedDocuments(store, redactor).text(blob, READER) == shown
     assert len(redactor.texts) == 1
-    other = READER.model_copy(update={"tenant": "another tenant", "task_id": "task-another"})
+    other = READER.replace(tenant="another tenant", task_id="task-another")
     with pytest.raises(TextMissing):
         await RedactedDocuments(store, redactor).text(blob, other)
     await store.put_text(KEY, other)
@@ -76,7 +76,7 @@ async def test_a_text_is_redacted_once_for_a_tenant_and_rules_and_never_again(
 async def test_what_is_kept_is_shown_to_nobody_who_does_not_have_the_original(
     bare_office: Office, redactor: CountedRedactor
 ) -> None:
-    store, other = bare_office.store, READER.model_copy(update={"session": "another", "task_id": "task-another"})
+    store, other = bare_office.store, READER.replace(session="another", task_id="task-another")
     blob = await store.put_text(KEY, READER)
     shown = await RedactedDocuments(store, redactor).text(blob, READER)
     with pytest.raises(TextMissing):
@@ -94,7 +94,7 @@ async def test_what_cannot_be_redacted_tells_nobody_else_that_it_is_there(
     redactor.gives_up = True
     assert (await documents.text(blob, READER)).withheld
     with pytest.raises(TextMissing):
-        await documents.text(blob, READER.model_copy(update={"task_id": "task-another"}))
+        await documents.text(blob, READER.replace(task_id="task-another"))
 
 
 async def test_each_treatment_has_its_text_and_places_of_the_same_one_share_it(

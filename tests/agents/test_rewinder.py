@@ -109,7 +109,7 @@ async def test_the_same_rewind_twice_is_one_and_takes_no_right_to_write_away(off
     assert await office.store.load(run.run_id, ANYONE) == before
     await office.store.commit_message(fence, before.version, user_text("m8", "On."))
     late = taken_back(before, "m2", "edit-2", keep=True)
-    stale = fence.model_copy(update={"number": fence.number - 1})
+    stale = fence.replace(number=fence.number - 1)
     with pytest.raises(FenceLost):
         await office.store.commit_rewind(stale, before.version, late)
 

@@ -41,7 +41,7 @@ class Incomplete(FixedToolServers):
 
     async def tools(self, taken: object = (), servers: Sequence[str] | None = None) -> ForeignTools:
         found = await super().tools((), servers)
-        return found.model_copy(update={"hidden": (HiddenTool(server="gone", tool="", reason="it is not there"),)})
+        return found.replace(hidden=(HiddenTool(server="gone", tool="", reason="it is not there"),))
 
 
 async def box(office: Office, *specs: ForeignToolSpec) -> Toolbox:
@@ -69,7 +69,7 @@ async def test_agents_have_the_servers_that_their_task_names(
 async def test_a_tool_of_a_named_server_that_changed_asks_again(bare_office: Office) -> None:
     await bare_office.open_task(servers=["wiki"])
     assert (await box(bare_office, WIKI, SHOP)).question(use("wiki__read")) is None
-    other = WIKI.model_copy(update={"description": "Sends."})
+    other = WIKI.replace(description="Sends.")
     asked = (await box(bare_office, other, SHOP)).question(use("wiki__read"))
     assert asked is not None
     assert asked.startswith("It has changed since this task first had it: its description.\n")
@@ -132,7 +132,7 @@ async def test_a_name_that_the_config_file_here_does_not_have_is_refused(
 ) -> None:
     path = tmp_path / "mcp.json"
     path.write_text('{"mcpServers": {"wiki": {"command": "x", "env": {"TOKEN": "${NOT_SET_HERE}"}}}}', encoding="utf-8")
-    there = without_server.model_copy(update={"tool_servers": path})
+    there = without_server.replace(tool_servers=path)
     assert (await new_row(there, store, asked("r1", ("wiki", "default")))).request.servers == ("wiki", "default")
     with pytest.raises(BadInput, match=r"there is no tool server 'wik' in .*mcp\.json; there are: wiki"):
         await new_row(there, store, asked("r2", ("wik",)))

@@ -65,7 +65,7 @@ async def test_what_a_model_signed_stays_with_its_loop_as_it_was_or_goes_with_it
     office: Office, strategy: Strategy, model_name: str
 ) -> None:
     """And where it is signed over what stands before it, it goes: that was changed."""
-    office.terms = office.terms.model_copy(update={"strategy": strategy, "turn_limit": 40, "model": model_name})
+    office.terms = office.terms.replace(strategy=strategy, turn_limit=40, model=model_name)
     thoughts = [
         Thinking(thinking=f"  Thought {n}: Größe …\n\u2028{prose(1_500)}", signature=f"c2ln{n:02}+/==")
         for n in range(30)
@@ -101,7 +101,7 @@ async def test_nothing_that_an_agent_with_a_small_window_sends_is_refused(
     office: Office, model: str, tokens: int | None, strategy: Strategy
 ) -> None:
     office = office if tokens is None else thinking(office, tokens)
-    office.terms = office.terms.model_copy(update={"model": model, "strategy": strategy, "turn_limit": 90})
+    office.terms = office.terms.replace(model=model, strategy=strategy, turn_limit=90)
     office.limit = Limit(tokens=10_000_000)
     calls = count()
 

@@ -29,7 +29,7 @@ def test_the_sections_of_a_report_are_what_it_claims() -> None:
 
 
 async def test_what_comes_back_of_a_subagent_counts_claims_alone(office: Office) -> None:
-    subagent = office.run_ref().model_copy(update={"step_id": "research-1.1"})
+    subagent = office.run_ref().replace(step_id="research-1.1")
     await office.store.open_run(subagent)
     await office.store.hand_in(await office.store.take_fence(subagent.run_id), TASK, FOUND)
     back = HandedBack(id="research-1.1", call_id="c1", partial=False)

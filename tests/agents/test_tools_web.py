@@ -248,7 +248,7 @@ async def test_a_failed_search_is_a_result_and_counts_if_it_may_have_been_billed
 
 
 async def test_a_search_whose_usage_no_endpoint_reports_costs_the_most_that_it_may(office: Office) -> None:
-    await search(office, SaidSearch(FOUND.model_copy(update={"usage": Usage(searches=1)})), Limit(tokens=100_000))
+    await search(office, SaidSearch(FOUND.replace(usage=Usage(searches=1))), Limit(tokens=100_000))
     assert (await office.store.totals(f"{TASK}/research-1")).usage == Usage(
         input=40_000, output=1_500, searches=1, estimated=41_500
     )

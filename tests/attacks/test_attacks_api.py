@@ -135,7 +135,7 @@ def test_on_no_route_does_a_tenant_tell_anothers_task_from_one_that_never_was(
     ended: tuple[Settings, str], data: st.DataObject
 ) -> None:
     settings, task = ended
-    other = settings.model_copy(update={"tenant": "other"})
+    other = settings.replace(tenant="other")
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("TEMPORAL_ADDRESS", NO_SERVER)
         theirs = [asked_of(data, operation, task) for operation in OPERATIONS if "{task}" in operation.path]
@@ -284,7 +284,7 @@ async def test_who_comes_when_all_connections_are_held_is_sent_away_and_let_in_a
     monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
     listener = create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
-    access = ACCESS.model_copy(update={"port": port})
+    access = ACCESS.replace(port=port)
     async with await Client.connect(settings) as client, httpx2.AsyncClient(headers=BEARER) as asking:
         server = SiteServer(application(SITE, client, settings.tenant, LetIn(access)), at_once=3)
         running = asyncio.create_task(server.until_cancelled(listener))

@@ -36,7 +36,7 @@ NOON = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)
 @pytest.fixture
 def settings(without_server: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
-    return without_server.model_copy(update={"offline": True})
+    return without_server.replace(offline=True)
 
 
 @pytest.fixture

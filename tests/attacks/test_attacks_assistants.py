@@ -64,7 +64,7 @@ async def keep_task(settings: Settings, session: str, *, spent: int | None = Non
     if spent is not None:
         account = BudgetProgress(limit=row.terms.budget, spent=Amount(tokens=spent), reserved=Amount())
         report = await store.put_text(f"# Report\n\n{SECRET}\n", row.ref.reader)
-        over = as_stored(row, TaskPhase.DONE).model_copy(update={"budget": account, "report": report})
+        over = as_stored(row, TaskPhase.DONE).replace(budget=account, report=report)
         await store.finish(row.ref.task_id, over)
     await store.aclose()
     return row.ref.task_id
@@ -256,7 +256,7 @@ def asking_for(request: Approval, settings: Settings) -> str:
         usage=Usage(),
         limit=Limit(tokens=5_000),
     )
-    progress = as_stored(row, TaskPhase.WORKING).model_copy(update={"approvals": (request,), "steps": (step,)})
+    progress = as_stored(row, TaskPhase.WORKING).replace(approvals=(request,), steps=(step,))
     return status_text(TaskView(progress=progress))
 
 
@@ -291,7 +291,7 @@ async def test_servers_and_skills_are_named_as_far_as_the_settings_allow(
     skill = tmp_path / "skills" / "tides"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text("---\nname: tides\ndescription: Of depths.\n---\nSubtract two metres.\n")
-    allowed = settings.model_copy(update={"mcp_servers": ("wiki",), "mcp_skills": (skill.parent,)})
+    allowed = settings.replace(mcp_servers=("wiki",), mcp_skills=(skill.parent,))
     async with assisted(allowed) as asking:
         said = await refusal(asking, "submit_research", question="Why?", documents=[TEXT], **named)
     assert (refused or "no Temporal server answers") in said
@@ -365,7 +365,7 @@ async def test_nothing_waiting_is_said_and_not_made_up_where_nobody_can_know(set
 
 async def test_another_tenant_sees_nothing_under_the_same_name(settings: Settings) -> None:
     task = await keep_task(settings, OWN, spent=1)
-    async with assisted(settings.model_copy(update={"tenant": "others"})) as asking:
+    async with assisted(settings.replace(tenant="others")) as asking:
         assert "has no task" in await refusal(asking, "get_report", task=task)
 
 

@@ -38,7 +38,7 @@ async def reported(office: Office) -> None:
     """How the task ended, with a report that rules of before let the key into."""
     report = await office.store.put_text(EARLIER, office.ref.reader)
     version = ReportVersion(number=1, report=report, phase=TaskPhase.DONE, stored_at=None)
-    await office.store.finish(TASK, PROGRESS.model_copy(update={"report": report, "reports": (version,)}))
+    await office.store.finish(TASK, PROGRESS.replace(report=report, reports=(version,)))
 
 
 async def test_what_changed_since_an_earlier_report_is_as_inert_and_as_redacted_as_the_report(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ async def test_what_changed_since_an_earlier_report_is_as_inert_and_as_redacted_
         await office.store.hand_in(
             (await office.site("writing")).fence, office.task_id, ReportDraft(title="N", summary=NOW)
         )
-        outcome = await office.publisher.publish(office.ref, PROGRESS.model_copy(update={"task_id": office.task_id}))
+        outcome = await office.publisher.publish(office.ref, PROGRESS.replace(task_id=office.task_id))
         report = await office.store.get_text(outcome.report, ANYONE)
     opening = report.partition("**Question.**")[0]
     assert "- New: " in opening

@@ -131,7 +131,7 @@ async def test_a_request_builds_on_no_task_of_anybody(settings: Settings, keys: 
 async def test_terms_that_a_client_made_up_are_not_those_of_a_task(settings: Settings, keys: ApiKeys) -> None:
     async with remote(settings, keys, "submit", settings.tenant) as client:
         row = await client.prepare(TaskRequest(question="How deep?", request_id="one", budget=Limit(tokens=90_000)))
-        richer = row.model_copy(update={"terms": row.terms.model_copy(update={"budget": Limit(tokens=10**9)})})
+        richer = row.replace(terms=row.terms.replace(budget=Limit(tokens=10**9)))
         with pytest.raises(BadInput, match="the terms of this task are others now than were shown"):
             await client.submit(richer, [NOTE])
         with pytest.raises(Unreachable, match="Temporal"):
@@ -228,9 +228,7 @@ async def test_of_a_view_that_is_sent_nothing_is_believed_but_whose_it_is(settin
     task = await keep_ended_task(settings)
     async with remote(settings, keys, "read", settings.tenant) as client:
         view = await client.last_known(task)
-        forged = view.model_copy(
-            update={"progress": view.progress.model_copy(update={"title": "forged", "notes": ("x",)})}
-        )
+        forged = view.replace(progress=view.progress.replace(title="forged", notes=("x",)))
         assert (await client.with_stored(forged)).progress == view.progress
 
 
@@ -343,6 +341,6 @@ async def test_a_token_is_sent_to_no_address_that_would_give_it_away(
     address: str, said: str, settings: Settings
 ) -> None:
     with pytest.raises(BadInput) as told:
-        await client_for(settings.model_copy(update={"server": address}))
+        await client_for(settings.replace(server=address))
     assert said in str(told.value)
     assert "secret" not in str(told.value)

@@ -189,10 +189,8 @@ def test_notices_carry_no_signs_that_a_terminal_obeys_or_nobody_sees() -> None:
     hidden = "a\x1b[2Jb\u202ec\u2066d\u200be\rf\x9b31mg\U000e0041"
     asked = ASKED.request
     assert asked is not None
-    notice = ASKED.model_copy(
-        update={"title": hidden, "reason": hidden, "request": asked.model_copy(update={"reason": hidden})}
-    )
-    over = notice.model_copy(update={"request": None, "event": notices.Event.FAILED})
+    notice = ASKED.replace(title=hidden, reason=hidden, request=asked.replace(reason=hidden))
+    over = notice.replace(request=None, event=notices.Event.FAILED)
     for one in (notice, over):
         said = [notices.text(one, None), notices.without_markup(one), *map(str, notices.fields(one, None).values())]
         said += notices.gathered([(one, None)] * 2, None)

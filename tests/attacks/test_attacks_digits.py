@@ -84,9 +84,7 @@ READERS: tuple[Callable[[str], object], ...] = (
     lambda text: list(quotes.summarised_notes(text)),
     lambda text: list(quotes.handed_in_notes(text)),
     lambda text: research.dividing(offline(text)),
-    lambda text: research.dividing(
-        offline(text).model_copy(update={"tools": frozenset({"delegate", "list_documents"})})
-    ),
+    lambda text: research.dividing(offline(text).replace(tools=frozenset({"delegate", "list_documents"}))),
     lambda text: plan.revision(offline(text)),
     lambda text: summary.condensed(text, 1_000),
     lambda text: view.contract_of(f'<documents count="{text}">\n{text}\n</documents>\n<context>\n{text}\n</context>\n'),

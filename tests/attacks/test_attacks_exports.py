@@ -49,7 +49,7 @@ class Drafting(Client):
         """See base class: its steps are known."""
         view = await super().last_known(task_id)
         steps = tuple(not_begun(step, Limit(tokens=9_000), skipped=False) for step in standard_plan("Which?").steps)
-        return view.model_copy(update={"progress": view.progress.model_copy(update={"steps": steps})})
+        return view.replace(progress=view.progress.replace(steps=steps))
 
 
 @asynccontextmanager

@@ -58,9 +58,7 @@ async def applied(settings: Settings, keys: ApiKeys) -> AsyncGenerator[Any]:
     async with AsyncExitStack() as opened:
 
         async def open_tenant(tenant: str) -> Client:
-            return await opened.enter_async_context(
-                await Client.connect(settings.model_copy(update={"tenant": tenant}))
-            )
+            return await opened.enter_async_context(await Client.connect(settings.replace(tenant=tenant)))
 
         client = await open_tenant(settings.tenant)
         yield application(SITE, client, settings.tenant, LetIn(access, Identities(keys), open_tenant))

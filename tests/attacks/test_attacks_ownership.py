@@ -47,7 +47,7 @@ async def kept_task(store: SqlStore, tenant: str, session: str) -> TaskRow:
     """A task with something in every place from which content is read."""
     asked = request("r", tenant=tenant, session=session)
     store_id = await store.store_id()
-    kept = row(asked).model_copy(update={"ref": row(asked).ref.model_copy(update={"store_id": store_id})})
+    kept = row(asked).replace(ref=row(asked).ref.replace(store_id=store_id))
     said, task_id = secret(kept), kept.ref.task_id
     await store.register(kept, [SourceDocument(name="d.md", text=said)])
     await store.save_plan(task_id, Plan(steps=(Step(id="w", role="writing", title="W", goal=said),)))
@@ -217,7 +217,7 @@ async def test_passages_in_memory_are_counted_for_who_owns_them(store: SqlStore)
 
 async def test_what_is_foreign_is_answered_as_what_is_unknown(store: SqlStore) -> None:
     tasks = [await kept_task(store, *whose) for whose in WHOSE]
-    missing = tasks[0].model_copy(update={"ref": tasks[0].ref.model_copy(update={"task_id": UNKNOWN})})
+    missing = tasks[0].replace(ref=tasks[0].ref.replace(task_id=UNKNOWN))
     foreign = OfTenant(tenant=tasks[2].ref.tenant)
     for name, read in READS.items():
         if name != "get_text":
@@ -320,9 +320,7 @@ async def test_what_memory_takes_of_documents_and_results_is_proven_too(store_ur
     async with aclosing(await SqlStore.open(store_url, store_clock, at_rest=SEALING)) as store:
         ref = await task(store, "first")
         of_document = await remembered(store, ref)
-        of_result = of_document.model_copy(
-            update={"id": "00000000-0000-4000-8000-000000000000", "run_id": results_run(ref.task_id)}
-        )
+        of_result = of_document.replace(id="00000000-0000-4000-8000-000000000000", run_id=results_run(ref.task_id))
         await store.commit_results(ref, [of_result])
         assert await store.passages_of(ref.task_id, ref.reader) == (of_document, of_result)
         second = await task(store, "second")

@@ -55,7 +55,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 @asynccontextmanager
 async def served(settings: Settings, tenant: str | None = None) -> AsyncGenerator[httpx2.AsyncClient]:
-    settings = settings if tenant is None else settings.model_copy(update={"tenant": tenant})
+    settings = settings if tenant is None else settings.replace(tenant=tenant)
     async with await Client.connect(settings) as client, aclosing(MemoryReader(settings)) as memory:
         asked = LetIn(ACCESS, memory=memory)
         transport = httpx2.ASGITransport(app=application(SITE, client, settings.tenant, asked))
@@ -75,14 +75,12 @@ async def keep_hostile_task(settings: Settings) -> str:
     question = ActionQuestion(call_id="c1", tool="send", text=SCRIPT, digest="d")
     asked = Approval(request_id="q1", agent="writing", action=question, asked=Amount(), decision="denied", note=SCRIPT)
     told = Telling(number=1, text=await store.put_text(SCRIPT, row.ref.reader), by=SCRIPT, told_at=utc_now())
-    over = as_stored(row, TaskPhase.PARTIAL).model_copy(
-        update={
-            "tellings": (told,),
-            "notes": (SCRIPT,),
-            "title": f'{SCRIPT}"\u202e\u001b[2J',
-            "approvals": (asked,),
-            "report": await store.put_text(words, row.ref.reader),
-        }
+    over = as_stored(row, TaskPhase.PARTIAL).replace(
+        tellings=(told,),
+        notes=(SCRIPT,),
+        title=f'{SCRIPT}"\u202e\u001b[2J',
+        approvals=(asked,),
+        report=await store.put_text(words, row.ref.reader),
     )
     await store.finish(row.ref.task_id, over)
     await store.aclose()
@@ -380,7 +378,7 @@ async def test_a_citation_opens_its_lines_beside_the_report(settings: Settings) 
     await store.register(row, (SourceDocument(name="a.md", text=text),))
     words = f"# Which\n\nThis one [a.md:40-41]. That one {SCRIPT} [gone.md:1-2].\n"
     report = await store.put_text(words, row.ref.reader)
-    await store.finish(row.ref.task_id, as_stored(row, TaskPhase.DONE).model_copy(update={"report": report}))
+    await store.finish(row.ref.task_id, as_stored(row, TaskPhase.DONE).replace(report=report))
     await store.aclose()
     path = f"/tasks/{row.ref.task_id}/report"
     async with served(settings) as asking:

@@ -55,7 +55,7 @@ class Desk(Client):
         """See base class: it waits for an answer."""
         view = await super().progress(task_id)
         waits = {"phase": TaskPhase.PAUSED, "approvals": (ASKED,), "report": None, "reports": ()}
-        return view.model_copy(update={"progress": view.progress.model_copy(update=waits)})
+        return view.replace(progress=view.progress.model_copy(update=waits))
 
     async def approvals(self, session: str | None = None) -> tuple[PendingApproval, ...]:
         """See base class."""

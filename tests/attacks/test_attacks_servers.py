@@ -270,7 +270,7 @@ CALL = use("shop__send", what="notes")
 
 async def test_a_tool_asks_once_it_is_another_than_the_task_had_first(office: Office) -> None:
     assert (await box(office, SPEC)).question(CALL) is None
-    other = SPEC.model_copy(update={"description": "[Tool server shop, in its own words] Sends notes."})
+    other = SPEC.replace(description="[Tool server shop, in its own words] Sends notes.")
     question = (await box(office, other)).question(CALL)
     assert question is not None
     assert question.startswith("It has changed since this task first had it: its description.\nMay the tool send")
@@ -293,15 +293,15 @@ async def test_every_part_of_a_definition_counts(office: Office, change: dict[st
 
 
 async def test_a_tool_that_asked_goes_on_asking_whatever_it_says_later(office: Office) -> None:
-    assert (await box(office, SPEC.model_copy(update={"asks": True}))).question(CALL)
-    harmless = SPEC.model_copy(update={"asks": False, "read_only": True})
+    assert (await box(office, SPEC.replace(asks=True))).question(CALL)
+    harmless = SPEC.replace(asks=False, read_only=True)
     question = (await box(office, harmless)).question(CALL)
     assert question is not None
     assert "what it says of its effects, whether it asks" in question
 
 
 async def test_what_was_first_is_settled_by_one_of_two_agents(office: Office) -> None:
-    other = SPEC.model_copy(update={"read_only": True})
+    other = SPEC.replace(read_only=True)
     first = await asyncio.gather(
         *(office.store.first_definitions(office.task_id, [one.definition]) for one in (SPEC, other, SPEC, other))
     )
@@ -310,8 +310,8 @@ async def test_what_was_first_is_settled_by_one_of_two_agents(office: Office) ->
 
 
 async def test_an_answer_is_for_the_tool_that_was_asked_about(office: Office) -> None:
-    asking = SPEC.model_copy(update={"asks": True})
-    same, other = await box(office, asking), await box(office, asking.model_copy(update={"read_only": True}))
+    asking = SPEC.replace(asks=True)
+    same, other = await box(office, asking), await box(office, asking.replace(read_only=True))
     digests = {digest_of("m1", CALL, toolbox.definition(CALL)) for toolbox in (same, other)}
     assert len(digests) == 2
     assert digest_of("m1", CALL, same.definition(CALL)) == digest_of(

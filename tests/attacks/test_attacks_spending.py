@@ -38,7 +38,7 @@ async def keep_spending(settings: Settings) -> None:
     run = RunRef(**row.ref.model_dump(), step_id="writing", role="writing")
     await store.open_run(run)
     fence = await store.take_fence(run.run_id)
-    await store.commit_charge(fence, charge("turn-1").model_copy(update={"model": SCRIPT}))
+    await store.commit_charge(fence, charge("turn-1").replace(model=SCRIPT))
     await store.aclose()
 
 
@@ -97,7 +97,7 @@ async def test_what_a_compaction_kept_and_lost_is_a_page_of_its_agent(
     fence = await store.take_fence(f"{task}/research")
     asked = user_text("question-1", f"Read {SCRIPT} in data/harbour.csv, and data/report.csv after it.")
     await store.commit_message(fence, 1, asked)
-    kept = summary().model_copy(update={"summary": user_text("s", "data/report.csv was read"), "after": None})
+    kept = summary().replace(summary=user_text("s", "data/report.csv was read"), after=None)
     await store.commit_compaction(fence, 2, kept, [], None)
     await store.aclose()
     async with served(settings) as asking:

@@ -61,9 +61,7 @@ async def keep_lure(settings: Settings) -> str:
     await store.commit_message(await store.take_fence(f"{row.ref.task_id}/writing"), 0, said)
     text = f"# Report{HIDDEN}\n\n## Part{HIDDEN}\n\nIt is so [{plain(name)}:2-2].\n"
     report = await store.put_text(text, row.ref.reader)
-    over = as_stored(row, TaskPhase.DONE).model_copy(
-        update={"title": f"Why{HIDDEN}?", "notes": (f"a note{HIDDEN}",), "report": report}
-    )
+    over = as_stored(row, TaskPhase.DONE).replace(title=f"Why{HIDDEN}?", notes=(f"a note{HIDDEN}",), report=report)
     await store.finish(row.ref.task_id, over)
     await store.aclose()
     return row.ref.task_id

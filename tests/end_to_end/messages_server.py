@@ -157,7 +157,7 @@ class ChatWithGaps(ServerWithGaps):
             return said if "a page" in self.gaps else _chat_refusal(said)
         reply = wire.reply(WireMessage.model_validate(said))
         if "another model" in self.gaps:
-            reply = reply.model_copy(update={"model": "another-model"})
+            reply = reply.replace(model="another-model")
         chunks = [*chat_chunks(reply, reports_usage="no usage" not in self.gaps)]
         if "no stop reason" in self.gaps:
             chunks = [chunk for chunk in chunks if '"finish_reason": "' not in json.dumps(chunk)]

@@ -68,7 +68,7 @@ class DeskClient(Client):
     def _waiting(self, view: TaskView) -> TaskView:
         update: dict[str, object] = {"approvals": self.requests}
         update |= {"phase": TaskPhase.PAUSED} if self.requests else {}
-        return view.model_copy(update={"progress": view.progress.model_copy(update=update), "remark": ""})
+        return view.replace(progress=view.progress.model_copy(update=update), remark="")
 
     async def approvals(self, session: str | None = None) -> tuple[PendingApproval, ...]:
         """See base class."""

@@ -122,7 +122,7 @@ async def test_an_endpoint_that_dies_in_the_middle_of_a_task_is_taken_over_from_
             "spare": {"kind": "compatible", "base_url": spare.url},
         }
         settings = Settings.model_validate({"home": tmp_path / "home", "endpoints": tables, **changes})
-        request = REQUEST.model_copy(update={"budget": Limit(tokens=1_000_000), "agent_budget": Limit(tokens=160_000)})
+        request = REQUEST.replace(budget=Limit(tokens=1_000_000), agent_budget=Limit(tokens=160_000))
         async with dev_server() as server:
             monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
             async with running_workers(settings), await Client.connect(settings) as client:
@@ -177,7 +177,7 @@ async def test_a_call_that_was_refused_goes_on_to_the_next_endpoint_at_once_and_
             "spare": {"kind": "compatible", "base_url": spare.url},
         }
         settings = Settings.model_validate({"home": tmp_path / "home", "endpoints": tables, "endpoint": "first"})
-        request = REQUEST.model_copy(update={"budget": Limit(tokens=1_000_000), "agent_budget": Limit(tokens=160_000)})
+        request = REQUEST.replace(budget=Limit(tokens=1_000_000), agent_budget=Limit(tokens=160_000))
         async with dev_server() as server:
             monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
             async with running_workers(settings), await Client.connect(settings) as client:

@@ -39,7 +39,7 @@ def test_answers_of_a_model_are_scored_and_cost_what_the_store_says(tmp_path: Pa
     questions = tmp_path / "harbour.yaml"
     questions.write_text(QUESTIONS)
     prices = tmp_path / "prices.toml"
-    prices.write_text(price_file(price.model_copy(update={"source": "a test"}) for price in PRICES))
+    prices.write_text(price_file(price.replace(source="a test") for price in PRICES))
     with running_messages_server(delay=0) as model:
         key = {"ANTHROPIC_API_KEY": "a-key-for-tests", "ANTHROPIC_BASE_URL": model.url}
         shell = Shell(tmp_path / "home", {**key, "WAYSTATION_PRICES": str(prices)})

@@ -40,7 +40,7 @@ def test_the_live_demo_asks_first_and_stops_at_half_a_dollar(tmp_path: Path) -> 
         prices = (
             tmp_path / "prices.toml"
         )  # at another endpoint than the provider's own, somebody has to write them down
-        prices.write_text(price_file(price.model_copy(update={"source": "a test"}) for price in PRICES))
+        prices.write_text(price_file(price.replace(source="a test") for price in PRICES))
         key = {"ANTHROPIC_API_KEY": "a-key-for-tests", "ANTHROPIC_BASE_URL": model.url}
         shell = Shell(tmp_path / "home", {**key, "WAYSTATION_PRICES": str(prices)})
         unasked = shell.run("demo", "--live")

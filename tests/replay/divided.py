@@ -54,7 +54,7 @@ async def divided(client: Client, folder: Path, redactor: PresidioRedactor) -> A
         async with working(client, parts):
             counter = Counter(client, parts.store)
             terms = overseen(given=delegating(budget=60_000, agent_budget=30_000))
-            await counter.submit(under=terms.model_copy(update={"remembered_characters": 1_000}))
+            await counter.submit(under=terms.replace(remembered_characters=1_000))
             await gate.reached.wait()
             await _told(counter, folder)
             gate.opened.set()

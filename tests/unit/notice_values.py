@@ -25,4 +25,4 @@ ASKED = Notice(
 def ended(phase: TaskPhase, reason: str = "") -> Notice:
     """How the same task ends."""
     event = Event.FAILED if phase is TaskPhase.FAILED else Event.FINISHED
-    return ASKED.model_copy(update={"event": event, "phase": phase, "request": None, "reason": reason})
+    return ASKED.replace(event=event, phase=phase, request=None, reason=reason)

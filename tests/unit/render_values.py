@@ -73,31 +73,25 @@ PAUSED = TaskView(
     ui_url="http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef",
 )
 
-DEAR = PAUSED.progress.model_copy(
-    update={
-        "steps": (
-            PAUSED.progress.steps[0].model_copy(
-                update={"limit": Limit(micro_usd=500_000), "spent": Amount(tokens=29_500, micro_usd=450_000)}
-            ),
+DEAR = PAUSED.progress.replace(
+    steps=(
+        PAUSED.progress.steps[0].replace(
+            limit=Limit(micro_usd=500_000), spent=Amount(tokens=29_500, micro_usd=450_000)
         ),
-        "budget": BudgetProgress(
-            limit=Limit(tokens=200_000, micro_usd=2_000_000),
-            spent=Amount(tokens=41_200, micro_usd=700_000),
-            reserved=Amount(tokens=90_000, micro_usd=1_000_000),
+    ),
+    budget=BudgetProgress(
+        limit=Limit(tokens=200_000, micro_usd=2_000_000),
+        spent=Amount(tokens=41_200, micro_usd=700_000),
+        reserved=Amount(tokens=90_000, micro_usd=1_000_000),
+    ),
+    approvals=(
+        ASKING.replace(
+            asked=Amount(micro_usd=500_000),
+            spent=Amount(tokens=29_500, micro_usd=450_000),
+            limit=Limit(micro_usd=500_000),
+            needed=Amount(micro_usd=12_345),
+            task_spent=Amount(tokens=41_200, micro_usd=700_000),
+            outlook=ASKING_OUTLOOK.replace(each=Amount(micro_usd=64_285), kept=Amount(micro_usd=1_000_000)),
         ),
-        "approvals": (
-            ASKING.model_copy(
-                update={
-                    "asked": Amount(micro_usd=500_000),
-                    "spent": Amount(tokens=29_500, micro_usd=450_000),
-                    "limit": Limit(micro_usd=500_000),
-                    "needed": Amount(micro_usd=12_345),
-                    "task_spent": Amount(tokens=41_200, micro_usd=700_000),
-                    "outlook": ASKING_OUTLOOK.model_copy(
-                        update={"each": Amount(micro_usd=64_285), "kept": Amount(micro_usd=1_000_000)}
-                    ),
-                }
-            ),
-        ),
-    }
+    ),
 )

@@ -104,7 +104,7 @@ def test_a_denial_that_cancels_ends_the_task() -> None:
 
 def test_a_call_that_nobody_decided_on_until_its_deadline_is_refused_and_the_agent_goes_on() -> None:
     state = asked_for(question(), deadline=LATER)
-    closed = state.pending[0].model_copy(update={"decision": "expired", "answered_at": LATER})
+    closed = state.pending[0].replace(decision="expired", answered_at=LATER)
     run = run_of(decided(state.answered(closed), closed))
     assert run.phase == "running"
     assert [(one.allowed, one.expired) for one in run.decisions] == [(False, True)]

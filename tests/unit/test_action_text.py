@@ -33,7 +33,7 @@ REQUEST = Approval(
 
 
 def asking(words: str) -> Approval:
-    return REQUEST.model_copy(update={"action": question(text=words)})
+    return REQUEST.replace(action=question(text=words))
 
 
 def waiting(approval: Approval = REQUEST) -> PendingApproval:
@@ -41,7 +41,7 @@ def waiting(approval: Approval = REQUEST) -> PendingApproval:
 
 
 def shown(*approvals: Approval) -> str:
-    return details(PAUSED.progress.model_copy(update={"approvals": approvals})).split("\n\n**Steps**")[0]
+    return details(PAUSED.progress.replace(approvals=approvals)).split("\n\n**Steps**")[0]
 
 
 def test_the_ui_shows_the_question_as_code_and_the_signals_that_answer_it() -> None:
@@ -132,7 +132,7 @@ def test_a_request_that_is_overdue_says_what_happens_then() -> None:
 
 
 def test_notices_name_the_tool_and_nothing_that_the_agent_wrote() -> None:
-    asked = ASKED.model_copy(update={"request": REQUEST})
+    asked = ASKED.replace(request=REQUEST)
     assert text(asked, None) == snapshot(
         "*`harbours` asks to call `fs__write_file`.* It waits until 2026-11-21 21:00 UTC. It works on "
         "`task-0123456789abcdef`, “How is the bar &lt;crossed&gt; &amp; when?”, which has spent 9,000 of 10,000 "
@@ -150,7 +150,7 @@ def test_notices_name_the_tool_and_nothing_that_the_agent_wrote() -> None:
 
 
 def test_a_notice_of_a_deadline_says_that_the_agent_goes_on() -> None:
-    expired = ASKED.model_copy(update={"request": REQUEST, "event": Event.EXPIRED})
+    expired = ASKED.replace(request=REQUEST, event=Event.EXPIRED)
     assert "the agent goes on without the call" in text(expired, None)
     assert fields(expired, None)["event"] == "action_expired"
 

@@ -12,15 +12,15 @@ CALL = ToolUse(id="c1", name="fs__write_file", input={"path": "a.md", "text": "o
 def test_a_decision_is_bound_to_message_call_tool_and_arguments() -> None:
     others = [
         digest_of("m6", CALL),
-        digest_of("m4", CALL.model_copy(update={"id": "c2"})),
-        digest_of("m4", CALL.model_copy(update={"name": "fs__move_file"})),
-        digest_of("m4", CALL.model_copy(update={"input": {"path": "a.md", "text": "two"}})),
+        digest_of("m4", CALL.replace(id="c2")),
+        digest_of("m4", CALL.replace(name="fs__move_file")),
+        digest_of("m4", CALL.replace(input={"path": "a.md", "text": "two"})),
     ]
     assert len({digest_of("m4", CALL), *others}) == 5
 
 
 def test_the_order_of_arguments_says_nothing() -> None:
-    turned = CALL.model_copy(update={"input": dict(reversed(CALL.input.items()))})
+    turned = CALL.replace(input=dict(reversed(CALL.input.items())))
     assert digest_of("m4", turned) == digest_of("m4", CALL)
 
 

@@ -58,7 +58,7 @@ def test_a_denial_keeps_how_the_step_or_the_task_shall_end() -> None:
 
 
 def test_the_only_open_request_need_not_be_named() -> None:
-    closed = TWO.model_copy(update={"decision": "denied"})
+    closed = TWO.replace(decision="denied")
     assert answered(approve(among(closed, ONE), {}, NOON)).request_id == "research-1-1"
 
 
@@ -195,7 +195,7 @@ def test_of_requests_that_are_denied_together_one_that_cannot_be_spares_no_other
 
 
 def test_of_grants_that_are_made_together_each_counts_against_the_ceiling_of_the_next() -> None:
-    standing = among(ONE, TWO).model_copy(update={"limit": Limit(tokens=10_000), "ceiling": Limit(tokens=10_900)})
+    standing = among(ONE, TWO).replace(limit=Limit(tokens=10_000), ceiling=Limit(tokens=10_900))
     given = ApproveInput(request_id="research-1-1", also=("research-2-1",), tokens=600, answer_id="a")
     first, second = answer_together(approved, standing, given, NOON).each
     assert (answered(first).granted, answered(first).answer_id) == (Amount(tokens=600), "a")
@@ -213,15 +213,15 @@ def test_what_is_refused_of_one_message_for_several_requests_is_an_entry_each_of
 
 def test_requests_that_are_denied_together_are_settled_in_the_same_state() -> None:
     answers = tuple(answered(deny(among(ONE, TWO), {"request_id": one.request_id}, NOON)) for one in (ONE, TWO))
-    state = working().with_(approvals=(ONE, TWO))
+    state = working().replace(approvals=(ONE, TWO))
     agents = {run.agent for run in (ONE, TWO)}
-    state = state.with_(runs={name: next(iter(state.runs.values())) for name in agents})
+    state = state.replace(runs={name: next(iter(state.runs.values())) for name in agents})
     after = after_message(state, SeveralAnswers(each=answers))
     assert [one.decision for one in after.approvals] == ["denied", "denied"]
     assert not after.pending
 
 
-APPROVERS = among(ONE).model_copy(update={"approvers": ("Ada",)})
+APPROVERS = among(ONE).replace(approvers=("Ada",))
 
 
 @pytest.mark.parametrize(

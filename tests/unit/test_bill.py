@@ -112,10 +112,7 @@ def test_agents_are_in_the_order_of_their_first_call_with_their_models_and_kinds
 
 def test_who_answered_in_the_place_of_another_is_named_once_for_each_model() -> None:
     said = turn("a")
-    others = [
-        said.model_copy(update={"charge": said.charge.model_copy(update={"answered_by": name})})
-        for name in ("", "m-2", "m-1", "m-2")
-    ]
+    others = [said.replace(charge=said.charge.replace(answered_by=name)) for name in ("", "m-2", "m-1", "m-2")]
     made = bill([*others, turn("b", model="small"), *others[1:2]])
     assert [line.answered_by for line in made.lines] == [("m-2", "m-1"), ()]
     assert made.total.answered_by == ()
@@ -142,9 +139,9 @@ def test_a_bill_of_nothing_costs_nothing_and_calls_without_an_answer_are_listed_
 def test_thinking_that_was_left_out_and_prefixes_that_were_not_read_are_on_the_bill_with_the_reasons() -> None:
     said = turn("a").charge
     told = [
-        said.model_copy(update={"dropped_thinking": 3, "cache_miss": "tools_changed"}),
-        said.model_copy(update={"dropped_thinking": 1, "cache_miss": "tools_changed"}),
-        said.model_copy(update={"cache_miss": "messages_changed"}),
+        said.replace(dropped_thinking=3, cache_miss="tools_changed"),
+        said.replace(dropped_thinking=1, cache_miss="tools_changed"),
+        said.replace(cache_miss="messages_changed"),
         said,
     ]
     made = bill([Paid(agent="a", charge=charge) for charge in told])

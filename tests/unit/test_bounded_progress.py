@@ -12,27 +12,19 @@ from waystation.domain.task import Refusal, TaskProgress, Telling
 def large(agents: int = 100, approvals: int = 200, pending: int = 0) -> TaskProgress:
     subagents = tuple(step(f"research-1.{number}", "done", legs=3) for number in range(agents))
     closed = tuple(
-        APPROVED.model_copy(
-            update={"request_id": f"research-1-{number}", "note": "x" * 2_000, "answer_id": str(number)}
-        )
+        APPROVED.replace(request_id=f"research-1-{number}", note="x" * 2_000, answer_id=str(number))
         for number in range(approvals)
     )
-    asking = tuple(
-        ASKING.model_copy(update={"request_id": f"research-2-{number}", "note": "x" * 900}) for number in range(pending)
-    )
-    return PAUSED.model_copy(
-        update={
-            "steps": (*PAUSED.steps, *subagents),
-            "approvals": (*closed, *asking),
-            "compactions": tuple(
-                compaction().model_copy(update={"agent": one.id}) for one in subagents for _ in "12345"
-            ),
-            "refusals": tuple(Refusal(signal="tell", reason="r" * 900, at=NOON) for _ in range(20)),
-            "tellings": tuple(
-                Telling(number=number, text="a" * 64, told_at=NOON + timedelta(seconds=number)) for number in range(300)
-            ),
-            "notes": tuple(f"Note {number}: {'n' * 300}" for number in range(500)),
-        }
+    asking = tuple(ASKING.replace(request_id=f"research-2-{number}", note="x" * 900) for number in range(pending))
+    return PAUSED.replace(
+        steps=(*PAUSED.steps, *subagents),
+        approvals=(*closed, *asking),
+        compactions=tuple(compaction().replace(agent=one.id) for one in subagents for _ in "12345"),
+        refusals=tuple(Refusal(signal="tell", reason="r" * 900, at=NOON) for _ in range(20)),
+        tellings=tuple(
+            Telling(number=number, text="a" * 64, told_at=NOON + timedelta(seconds=number)) for number in range(300)
+        ),
+        notes=tuple(f"Note {number}: {'n' * 300}" for number in range(500)),
     )
 
 

@@ -20,7 +20,7 @@ NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 def view(*approvals: Approval) -> TaskView:
     return TaskView(
-        progress=PAUSED.progress.model_copy(update={"approvals": approvals}),
+        progress=PAUSED.progress.replace(approvals=approvals),
         origins={"r1": Origin(identities=("ada@laptop (waystation)",))},
     )
 
@@ -58,10 +58,10 @@ def test_of_an_open_request_and_of_one_that_never_was_there_is_nothing_to_tell()
 # ------------------------------------------------------------------------------------------------ several at once
 
 SEND_LETTER = ActionQuestion(call_id="c", digest="d", tool="send_letter", text="Send it?")
-FOR_A_CALL = ASKING.model_copy(update={"request_id": "r3", "asked": Amount(), "action": SEND_LETTER})
-HALTED = ASKING.model_copy(update={"request_id": "r4", "asked": Amount(), "reason": "no credit at the provider"})
-DEARER = ASKING.model_copy(update={"request_id": "r2", "asked": Amount(tokens=50_000)})
-OPEN = PAUSED.progress.model_copy(update={"approvals": (ASKING, answered("r0", 1), FOR_A_CALL, DEARER, HALTED)})
+FOR_A_CALL = ASKING.replace(request_id="r3", asked=Amount(), action=SEND_LETTER)
+HALTED = ASKING.replace(request_id="r4", asked=Amount(), reason="no credit at the provider")
+DEARER = ASKING.replace(request_id="r2", asked=Amount(tokens=50_000))
+OPEN = PAUSED.progress.replace(approvals=(ASKING, answered("r0", 1), FOR_A_CALL, DEARER, HALTED))
 
 
 def approving(*request_ids: str, add: int | None = None) -> Typed:
@@ -97,7 +97,7 @@ def test_the_sum_of_several_grants_is_told_before_they_are_made() -> None:
 
 def test_of_all_requests_one_that_needs_no_money_any_more_fails_nobody_and_a_named_one_is_refused() -> None:
     refused = Answer(outcome="refused", reason="r1 was already withdrawn")
-    freed = view(ASKING.model_copy(update={"decision": "withdrawn", "note": "money came free", "answered_at": NOON}))
+    freed = view(ASKING.replace(decision="withdrawn", note="money came free", answered_at=NOON))
     needless = late(approving(), refused, freed, "r1")
     assert needless.outcome == "withdrawn"
     assert outcome_text(needless).startswith("not needed any more: research-1 asked for 30,000 tokens after 7 calls; ")

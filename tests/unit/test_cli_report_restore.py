@@ -33,7 +33,7 @@ async def keep_report(settings: Settings) -> str:
         progress = (await store.task(task_id, ANYONE)).progress
         assert progress is not None
         blob = await store.put_text(REPORT, (await store.task(task_id, ANYONE)).ref.reader)
-        await store.finish(task_id, progress.model_copy(update={"report": blob}))
+        await store.finish(task_id, progress.replace(report=blob))
         kept = Original(type="PERSON", placeholder=PLACEHOLDER, fingerprint="7f3a2c91d04e" + "0" * 52, text=ADA)
         await store.vault(own_cipher(settings, "vault")).keep(tenant_hash(settings.tenant), [kept])
     return task_id

@@ -44,7 +44,7 @@ def replaced(middle: list[Message], tokens: int) -> Replacement:
 def test_an_accepted_summary_keeps_demands_is_smaller_forges_nothing_and_is_accepted_again_as_it_is(
     middle: list[Message], summary: str, tokens: int, open_work: list[str]
 ) -> None:
-    asked = replaced(middle, tokens).model_copy(update={"open_work": tuple(open_work)})
+    asked = replaced(middle, tokens).replace(open_work=tuple(open_work))
     checked = check_summary(summary, asked)
     if not isinstance(checked, Accepted):
         return

@@ -77,7 +77,7 @@ def test_after_a_summary_the_request_is_under_the_target_and_the_next_turn_does_
 
 def test_primers_and_recents_are_maxima_in_messages() -> None:
     over = working(40, 100)
-    policy = small_policy().model_copy(update={"trigger": 4_000, "target": 3_500, "recents": 5})
+    policy = small_policy().replace(trigger=4_000, target=3_500, recents=5)
     made = rung(over, policy=policy)
     assert isinstance(made, Summarise)
     # Five recent messages are two whole turns; three primers are the contract and one turn.
@@ -122,7 +122,7 @@ def test_an_earlier_summary_goes_into_the_next_one() -> None:
     first = rung(over)
     assert isinstance(first, Summarise)
     over = summarised(over, first, prose(1_000))
-    over = over.model_copy(update={"messages": (*over.messages, *research(10, start=13))})
+    over = over.replace(messages=(*over.messages, *research(10, start=13)))
     second = rung(over)
     assert isinstance(second, Summarise)
     assert second.covered[0] == f"s-{first.compaction_id}"
@@ -151,7 +151,7 @@ def test_a_summary_is_not_made_of_a_summary_alone() -> None:
 
 def test_where_a_summary_would_save_too_little_none_is_asked_for() -> None:
     over = transcript(user_text("m1", prose(9_000)), *research(4, 1_200), user_text("m9", prose(1_000)))
-    policy = POLICY.model_copy(update={"window": 100_000})
+    policy = POLICY.replace(window=100_000)
     assert FIXED.request(view(over)) >= policy.trigger
     assert isinstance(rung(over), Summarise)
     assert isinstance(rung(over, policy=policy), Truncate)
@@ -170,8 +170,8 @@ def test_the_length_asked_for_grows_with_the_middle_and_is_never_over_a_third(
 def test_a_compactions_identity_derives_from_what_it_covers_and_from_its_policy() -> None:
     over = working(12)
     first, again = rung(over), rung(over)
-    other = rung(over, policy=POLICY.model_copy(update={"mask_keep": 4}))
-    elsewhere = rung(over.model_copy(update={"run_id": "task-1/step-2"}))
+    other = rung(over, policy=POLICY.replace(mask_keep=4))
+    elsewhere = rung(over.replace(run_id="task-1/step-2"))
     assert isinstance(first, Summarise)
     assert isinstance(other, Summarise)
     assert isinstance(elsewhere, Summarise)
@@ -216,7 +216,7 @@ def test_truncation_after_a_compaction_counts_what_the_summary_stood_for() -> No
     first = rung(over)
     assert isinstance(first, Summarise)
     over = summarised(over, first, prose(1_000))
-    over = over.model_copy(update={"messages": (*over.messages, *research(10, start=13))})
+    over = over.replace(messages=(*over.messages, *research(10, start=13)))
     second = rung(over, skip_summary=True)
     assert isinstance(second, Truncate)
     assert f"s-{first.compaction_id}" in second.record.covered

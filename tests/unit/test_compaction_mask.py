@@ -52,7 +52,7 @@ def test_masking_is_left_out_where_it_saves_too_little() -> None:
     over = transcript(user_text("m1", prose(2_500)), *research(5, 1_050))
     assert POLICY.target < FIXED.request(view(over)) < POLICY.target + 1_000
     assert not isinstance(next_rung(over, FIXED, POLICY, REREADABLE), Mask)
-    assert isinstance(next_rung(over, FIXED, POLICY.model_copy(update={"window": 10_000}), REREADABLE), Mask)
+    assert isinstance(next_rung(over, FIXED, POLICY.replace(window=10_000), REREADABLE), Mask)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_what_is_masked_already_is_not_masked_again() -> None:
     first = next_rung(over, FIXED, POLICY, REREADABLE)
     assert isinstance(first, Mask)
     grown = with_record(over, first.record)
-    grown = grown.model_copy(update={"messages": (*grown.messages, *research(5, start=11))})
+    grown = grown.replace(messages=(*grown.messages, *research(5, start=11)))
     second = next_rung(grown, FIXED, POLICY, REREADABLE)
     assert isinstance(second, Mask)
     assert not set(second.record.tool_use_ids) & set(first.record.tool_use_ids)
@@ -84,7 +84,7 @@ def test_what_is_masked_already_is_not_masked_again() -> None:
 
 def test_a_placeholder_that_is_larger_than_its_result_or_masked_already_gains_nothing() -> None:
     short = working(4, 3)
-    policy = POLICY.model_copy(update={"mask_over": 0, "mask_keep": 0})
+    policy = POLICY.replace(mask_over=0, mask_keep=0)
     assert masking(short, layout(short), policy, REREADABLE) is None
     masked = with_record(working(4), Masked(id="x", tool_use_ids=("c1", "c2")))
     again = masking(masked, layout(masked), policy, REREADABLE)

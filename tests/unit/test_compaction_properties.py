@@ -68,7 +68,7 @@ def test_however_a_run_goes_on_its_view_is_legal_never_grows_by_a_compaction_and
     measure = Measure(fixed=200, scale=scale)
     over = transcript(CONTRACT)
     for number, (added, skip_summary, summary) in enumerate(steps):
-        over = over.model_copy(update={"messages": (*over.messages, *(_renamed(message, number) for message in added))})
+        over = over.replace(messages=(*over.messages, *(_renamed(message, number) for message in added)))
         before = view(over)
         over = compacted(over, measure, skip_summary=skip_summary, summary=summary)
         shown = view(over)

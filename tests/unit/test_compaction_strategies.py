@@ -135,7 +135,7 @@ def test_contract_latest_request_pins_and_pending_calls_are_never_covered(strate
 @pytest.mark.parametrize("strategy", ALL)
 def test_an_earlier_summary_goes_into_the_next_one(strategy: Strategy) -> None:
     over = compacted(working(12), policy(strategy), prose(600))
-    over = over.model_copy(update={"messages": (*over.messages, *research(10, start=13))})
+    over = over.replace(messages=(*over.messages, *research(10, start=13)))
     (earlier,) = over.compactions
     assert f"s-{earlier.id}" in covered(over, policy(strategy))
     again = compacted(over, policy(strategy))

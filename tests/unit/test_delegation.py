@@ -56,7 +56,7 @@ def spending(tokens: int) -> RunTotals:
 
 def delivered(state: TaskState, step_id: str, tokens: int) -> TaskState:
     run = state.runs[step_id]
-    return state.with_run(run.model_copy(update={"totals": spending(tokens), "phase": "delivered"}))
+    return state.with_run(run.replace(totals=spending(tokens), phase="delivered"))
 
 
 def test_ids_of_subagents_tell_their_parent_and_their_depth() -> None:
@@ -106,7 +106,7 @@ def test_a_partial_subagent_says_why_it_ended_and_its_task_lacks_something_thoug
 
 def test_what_a_subagents_subagent_lacks_its_task_lacks_and_an_agent_that_is_taken_back_begins_anew() -> None:
     state = delegating(working(), 20_000)
-    nested = orders(5_000)[0].model_copy(update={"id": "tides.1.1"})
+    nested = orders(5_000)[0].replace(id="tides.1.1")
     run = state.runs["tides.1"].after_leg(Delegated(standing=Standing(totals=RunTotals()), orders=(nested,)))
     state = taken_on(state.with_run(run), "tides.1", terms())
     state = state.with_run(state.runs["tides.1.1"].cannot_go_on("its workflow was ended by somebody"))
@@ -119,11 +119,11 @@ def test_what_a_subagents_subagent_lacks_its_task_lacks_and_an_agent_that_is_tak
 
 def test_a_task_whose_agent_waits_for_a_subagent_that_waits_for_a_person_is_paused() -> None:
     state = delegating(working(), 10_000)
-    spent = state.runs["tides.1"].model_copy(update={"phase": "spent", "needed": Amount(tokens=1)})
+    spent = state.runs["tides.1"].replace(phase="spent", needed=Amount(tokens=1))
     state = state.with_run(spent)
     asked = state.request_for("tides.1", datetime(2026, 1, 1, tzinfo=UTC))
     assert state.asked(asked).phase != "paused", "it is still planning"
-    assert state.with_(phase=TaskPhase.WORKING).asked(asked).phase == "paused"
+    assert state.replace(phase=TaskPhase.WORKING).asked(asked).phase == "paused"
 
 
 def test_news_of_a_subagent_count_at_once_and_change_nothing_of_one_that_has_ended() -> None:
@@ -133,7 +133,7 @@ def test_news_of_a_subagent_count_at_once_and_change_nothing_of_one_that_has_end
     ended = delivered(state, "tides.1", 4_000)
     assert progressed(ended, news) == ended
     for stranger in ("tides", "nobody.1"):
-        assert progressed(state, news.model_copy(update={"id": stranger})) == state
+        assert progressed(state, news.replace(id=stranger)) == state
 
 
 def test_a_subagents_window_is_that_of_its_role_whatever_its_budget() -> None:
@@ -144,11 +144,9 @@ def test_a_subagents_window_is_that_of_its_role_whatever_its_budget() -> None:
 
 
 def test_a_subagent_works_as_its_role_does_and_thinks_within_its_own_budget() -> None:
-    writer = ROOMY.model_copy(
-        update={"model": "scribe", "effort": "low", "thinking": 8_000, "max_output": 8_200, "output_floor": 8_050}
-    )
-    under = terms().model_copy(update={"by_role": {"writing": writer}})
-    ordered = [order.model_copy(update={"role": "writing"}) for order in orders(20_000, 3_000)]
+    writer = ROOMY.replace(model="scribe", effort="low", thinking=8_000, max_output=8_200, output_floor=8_050)
+    under = terms().replace(by_role={"writing": writer})
+    ordered = [order.replace(role="writing") for order in orders(20_000, 3_000)]
     ended = Delegated(standing=Standing(totals=RunTotals()), orders=(*ordered, *orders(0, 0, 9_000)[2:]))
     state = taken_on(working().with_run(working().runs["tides"].after_leg(ended)), "tides", under)
     first, second, third = (state.runs[f"tides.{n}"].terms for n in (1, 2, 3))
@@ -161,7 +159,7 @@ def test_a_subagent_works_as_its_role_does_and_thinks_within_its_own_budget() ->
 @given(AMOUNTS, AMOUNTS, st.integers(0, 9_000))
 def test_whatever_is_carved_and_spent_the_account_adds_up(limits: list[int], spent: list[int], own: int) -> None:
     """No fan-out makes money: as long as nobody overspends, the limit holds; and everything spent is booked once."""
-    state = working().with_run(working().runs["tides"].model_copy(update={"totals": spending(own)}))
+    state = working().with_run(working().runs["tides"].replace(totals=spending(own)))
     given_away: list[int] = []
     for limit in limits:  # as the leg does: of what is left
         given_away.append(min(limit, max(0, BUDGET - own - sum(given_away))))
@@ -187,9 +185,7 @@ def test_a_carved_limit_never_passes_what_is_left(left: int, percent: int) -> No
 
 def test_what_a_denied_subagent_has_goes_to_its_parent() -> None:
     state = delegating(working(), 10_000)
-    spent = state.runs["tides.1"].model_copy(
-        update={"phase": "spent", "needed": Amount(tokens=1), "made": Made(notes=2)}
-    )
+    spent = state.runs["tides.1"].replace(phase="spent", needed=Amount(tokens=1), made=Made(notes=2))
     asked = state.with_run(spent).request_for("tides.1", datetime(2026, 1, 1, tzinfo=UTC))
     assert asked.outlook is not None
     assert denial_text(asked.outlook, asked.agent) == (

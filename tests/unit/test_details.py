@@ -76,7 +76,7 @@ def test_what_people_see_of_a_task_that_has_just_begun() -> None:
 
 
 def test_what_people_see_of_a_task_that_is_over() -> None:
-    over = PAUSED.model_copy(update={"phase": TaskPhase.PARTIAL, "report": "blob"})
+    over = PAUSED.replace(phase=TaskPhase.PARTIAL, report="blob")
     shown = details(over)
     assert shown.startswith("**Partial**")
     assert "`waystation report task-0123456789abcdef`" in shown
@@ -94,8 +94,8 @@ def test_the_json_to_copy_is_an_answer_that_is_taken() -> None:
 
 @given(st.builds(Amount, tokens=st.integers(0, 10**9), micro_usd=st.integers(0, 10**12)))
 def test_the_json_to_copy_grants_exactly_what_is_asked_for_in_whichever_unit(asked: Amount) -> None:
-    asking = ASKING.model_copy(update={"asked": asked})
-    shown = details(PAUSED.model_copy(update={"approvals": (asking,)}))
+    asking = ASKING.replace(asked=asked)
+    shown = details(PAUSED.replace(approvals=(asking,)))
     yes = json.loads(re.findall(r"```json\n(.*?)\n```", shown)[0])
     granted = approve(Circumstances(approvals=(asking,), limit=BOTH), yes, NOON)
     assert isinstance(granted, Approval)
@@ -103,15 +103,13 @@ def test_the_json_to_copy_grants_exactly_what_is_asked_for_in_whichever_unit(ask
 
 
 def test_a_request_for_dollars_is_shown_in_dollars() -> None:
-    asking = ASKING.model_copy(
-        update={
-            "asked": Amount(micro_usd=500_000),
-            "spent": Amount(tokens=29_500, micro_usd=490_000),
-            "limit": Limit(micro_usd=500_000),
-            "needed": Amount(micro_usd=12_000),
-        }
+    asking = ASKING.replace(
+        asked=Amount(micro_usd=500_000),
+        spent=Amount(tokens=29_500, micro_usd=490_000),
+        limit=Limit(micro_usd=500_000),
+        needed=Amount(micro_usd=12_000),
     )
-    shown = details(PAUSED.model_copy(update={"approvals": (asking,)}))
+    shown = details(PAUSED.replace(approvals=(asking,)))
     assert "**research-2 asks for $0.50.** It has spent $0.49 of $0.50.\n" in shown
     assert "- at least $0.012: its next call is made when " in shown
     assert '{"request_id": "research-2-1", "usd": 0.5, "by": "name"}' in shown
@@ -119,20 +117,20 @@ def test_a_request_for_dollars_is_shown_in_dollars() -> None:
 
 def test_only_the_newest_refusals_are_shown() -> None:
     refusals = tuple(Refusal(signal="deny_budget", reason=f"reason {n}", at=NOON) for n in range(5))
-    shown = details(PAUSED.model_copy(update={"refusals": refusals}))
+    shown = details(PAUSED.replace(refusals=refusals))
     assert re.findall(r"reason \d", shown) == ["reason 2", "reason 3", "reason 4"]
 
 
 def test_details_stay_under_the_limit_of_the_server_and_are_cut_between_characters() -> None:
     notes = tuple(f"{n} – schöne Grüße, 港" * 20 for n in range(200))
-    shown = details(PAUSED.model_copy(update={"notes": notes}))
+    shown = details(PAUSED.replace(notes=notes))
     assert shown.endswith(" …")
     assert MAX_BYTES - 3 <= len(shown.encode()) <= MAX_BYTES + 4
     assert shown.startswith(details(PAUSED)[:1_000])
 
 
 def test_a_cost_is_shown_in_dollars_and_an_unknown_one_is_said() -> None:
-    priced = PAUSED.model_copy(update={"totals": RunTotals(cost_micro_usd=123_456)})
+    priced = PAUSED.replace(totals=RunTotals(cost_micro_usd=123_456))
     assert "$0.123456" in details(priced)
-    unpriced = PAUSED.model_copy(update={"totals": RunTotals(cost_micro_usd=None)})
+    unpriced = PAUSED.replace(totals=RunTotals(cost_micro_usd=None))
     assert "price unknown" in details(unpriced)

@@ -68,9 +68,9 @@ def test_what_was_handed_back_before_is_the_parents_own_when_it_delegates_again(
 
 def test_a_parent_at_work_gives_nothing_and_a_task_gives_what_it_has_left() -> None:
     state = spent(team(16_000), "tides.1", 15_500)
-    at_work = state.runs["tides"].model_copy(update={"phase": "running"})
+    at_work = state.runs["tides"].replace(phase="running")
     assert drawn(state.with_run(at_work), "tides.1") is None
-    raised = state.with_(account=state.account.grant(Amount(tokens=1_000))).with_run(at_work)
+    raised = state.replace(account=state.account.grant(Amount(tokens=1_000))).with_run(at_work)
     helped = drawn(raised, "tides.1")
     assert helped is not None
     assert helped.runs["tides.1"].limit == Limit(tokens=17_000)

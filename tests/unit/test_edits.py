@@ -107,7 +107,7 @@ def test_a_malformed_edit_is_refused_without_its_values(name: str) -> None:
 
 def test_only_agents_at_work_are_edited() -> None:
     state = finished(working("research-1", "research-2"), "research-1")
-    over = state.with_(phase=TaskPhase.REPORTING)
+    over = state.replace(phase=TaskPhase.REPORTING)
     refusals = [
         reason(state, PIN),
         reason(state, {**PIN, "agent": "writing"}),

@@ -204,10 +204,7 @@ def test_recency_counts_in_turns_whatever_pause_was_between_them(pause: timedelt
         recalled(f"fact number {place}", 0.5, place=place, hours=int(place * pause.total_seconds()) // 3600)
         for place in range(4)
     ]
-    said = [
-        one.model_copy(update={"passage": one.passage.model_copy(update={"created": NOON + number * pause})})
-        for number, one in enumerate(said)
-    ]
+    said = [one.replace(passage=one.passage.replace(created=NOON + number * pause)) for number, one in enumerate(said)]
     assert [one.text for one in shown(said)] == [f"fact number {place}" for place in (3, 2, 1, 0)]
 
 
@@ -229,7 +226,7 @@ def test_no_line_of_a_turn_passes_for_the_label_of_another_passage(line: str) ->
 
 def test_a_passage_is_found_by_what_was_said_and_by_its_call_and_not_by_its_labels() -> None:
     (one,) = [window(3, "[m4 result of read_log] a failure ", "[m4 result of read_log …] of the pump")]
-    passage = one.passage.model_copy(update={"heading": 'read_log {"name": "pump.log"}'})
+    passage = one.passage.replace(heading='read_log {"name": "pump.log"}')
     assert passage.indexed == 'read_log {"name": "pump.log"}\na failure of the pump'
     earlier = recalled("[m4 user] a failure\n[m5 assistant] of what?", 0.5).passage
     assert earlier.indexed == "a failure\nof what?"

@@ -120,7 +120,7 @@ async def test_an_error_names_the_model_at_its_endpoint_and_what_to_look_at(erro
         ScriptedModel([]), None, {"first": ScriptedModel([error])}, Endpoints(), keys={"first": "FIRST_KEY"}
     )
     with pytest.raises(type(error)) as raised:
-        await switch.complete(REQUEST.model_copy(update={"fallbacks": ()}))
+        await switch.complete(REQUEST.replace(fallbacks=()))
     assert str(raised.value) == f"{FIRST}: {told}"
     assert vars(raised.value) == vars(error)
 
@@ -197,9 +197,7 @@ async def test_thinking_goes_to_models_of_one_family_alone_and_settings_to_who_t
         role="assistant",
         blocks=(Thinking(thinking="Hm.", signature="c2ln"), ToolUse(id="t1", name="search", input={})),
     )
-    asked = REQUEST.model_copy(
-        update={"messages": (*REQUEST.messages, thought), "effort": "high", "max_output": 90_000}
-    )
+    asked = REQUEST.replace(messages=(*REQUEST.messages, thought), effort="high", max_output=90_000)
     switch, models = switched([GONE], [FINE], [])
     await switch.complete(asked)
     assert models["spare"].requests[0].messages == asked.messages
@@ -210,8 +208,8 @@ async def test_thinking_goes_to_models_of_one_family_alone_and_settings_to_who_t
     assert [block.type for block in sent.messages[1].blocks] == ["tool_use"]
     assert (sent.model, sent.effort, sent.thinking) == ("qwen3", None, None)
     switch, models = switched([FINE], [], [])
-    said = thought.model_copy(update={"said_by": LOCAL})
-    await switch.complete(asked.model_copy(update={"messages": (*REQUEST.messages, said)}))
+    said = thought.replace(said_by=LOCAL)
+    await switch.complete(asked.replace(messages=(*REQUEST.messages, said)))
     assert [block.type for block in models["first"].requests[0].messages[1].blocks] == ["tool_use"]
 
 
@@ -381,7 +379,7 @@ async def test_an_endpoint_without_its_key_is_refused_by_the_variable_where_it_i
         model_switch(Settings.model_validate({**lacking, "endpoint": "x"}))
     switch = model_switch(Settings.model_validate({**lacking, "endpoint": "local"}))
     with pytest.raises(ModelRejected, match=f"needs a key: set {variable}$"):
-        await switch.complete(REQUEST.model_copy(update={"model": "x::m", "fallbacks": ()}))
+        await switch.complete(REQUEST.replace(model="x::m", fallbacks=()))
     await switch.aclose()
     monkeypatch.setenv(variable, "key")
     assert submitted({**lacking, **ALL_LOCAL, "model_writing": "x::m"}).agent_of("writing").model == "x::m"

@@ -67,7 +67,7 @@ def test_what_a_tool_returns_cannot_leave_its_frame() -> None:
 
 
 def test_the_names_in_a_frame_cannot_break_it() -> None:
-    odd = SPEC.model_copy(update={"tool": 'a"> <b'})
+    odd = SPEC.replace(tool='a"> <b')
     assert framed(odd, "").startswith('<foreign server="web" tool="a____b">')
 
 

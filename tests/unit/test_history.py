@@ -27,7 +27,7 @@ def new_id(over: Transcript) -> str:
 
 def said(over: Transcript, *added: Message) -> Transcript:
     for message in added:
-        over = over.with_message(message.model_copy(update={"id": over.next_id}))
+        over = over.with_message(message.replace(id=over.next_id))
     return over
 
 
@@ -139,7 +139,7 @@ def test_what_is_compacted_again_after_a_restore_has_another_id() -> None:
     again = compacted(with_record(after, restore(after, record.id, new_id(after))))
     assert len({done.id for done in again.compactions}) == 2
     assert view(again) == tuple(
-        message.model_copy(update={"id": again.compactions[1].id.join(["s-", ""])}) if message.id == f"s-{record.id}"
+        message.replace(id=again.compactions[1].id.join(["s-", ""])) if message.id == f"s-{record.id}"
         else message
         for message in view(after)
     )  # fmt: skip

@@ -65,10 +65,7 @@ def test_every_part_is_kept_whole_or_said_to_have_given_way(window: int, asked: 
 
 @given(windows, demands())
 def test_a_layer_without_firm_neighbours_has_its_share_at_least(window: int, asked: Demands) -> None:
-    loose = {
-        layer: [part.model_copy(update={"firm": False, "divisible": True}) for part in parts]
-        for layer, parts in asked.items()
-    }
+    loose = {layer: [part.replace(firm=False, divisible=True) for part in parts] for layer, parts in asked.items()}
     for row in allocate(window, loose).rows:
         assert row.got >= min(row.asked, row.share)
 

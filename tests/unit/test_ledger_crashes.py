@@ -116,7 +116,7 @@ class Stored(RuleBasedStateMachine):
         planning = Amount(tokens=int((most.tokens or 0) * tokens), micro_usd=int((most.micro_usd or 0) * money))
         state = TaskState(account=Account(limit=BUDGET)).planned(PLAN, totals(planning), (), AGENT)
         for step in PLAN.steps:
-            state = state.started(step, REF.model_copy(update={"task_id": task_id}), TERMS)
+            state = state.started(step, REF.replace(task_id=task_id), TERMS)
         self.paid[task_id] = {"plan": planning} | {step.id: Amount() for step in PLAN.steps}
         self.given[task_id] = Amount()
         self.keep(task_id, state)

@@ -86,7 +86,7 @@ def test_the_task_is_warned_of_beside_its_agents() -> None:
 
 def test_a_budget_in_dollars_is_warned_of_in_dollars() -> None:
     state = working()
-    run = state.runs["research-1"].model_copy(update={"limit": Limit(micro_usd=8)})
+    run = state.runs["research-1"].replace(limit=Limit(micro_usd=8))
     assert warnings(after_leg(state.with_run(run), "research-1", used(100))) == [
         "research-1 has spent 87 % of its budget: $0.000007 of $0.000008."
     ]
@@ -98,7 +98,7 @@ def test_the_session_is_warned_of_when_it_answers(used_up: int, noted: int) -> N
     state = working().session_answered(answer)
     assert len(warnings(state)) == noted
     if noted:
-        assert warnings(state.session_answered(answer.model_copy(update={"ask_id": "b"}))) == [
+        assert warnings(state.session_answered(answer.replace(ask_id="b"))) == [
             "The session has spent or reserved 80 % of its budget: 800,000 of 1,000,000 tokens."
         ]
     assert warnings(working().session_answered(SessionAnswer(ask_id="a", amount=Amount(tokens=1)))) == []

@@ -18,7 +18,7 @@ ANSWER = (
 
 
 def of(event: Event) -> Notice:
-    return ASKED.model_copy(update={"event": event})
+    return ASKED.replace(event=event)
 
 
 def test_a_request_says_who_asks_for_how_much_and_how_to_answer() -> None:
@@ -30,15 +30,15 @@ def test_a_request_says_who_asks_for_how_much_and_how_to_answer() -> None:
 
 
 def test_backticks_of_a_title_neither_end_code_nor_begin_it() -> None:
-    plain, told = text(ASKED, None), text(ASKED.model_copy(update={"title": "Why ```a` b?"}), None)
+    plain, told = text(ASKED, None), text(ASKED.replace(title="Why ```a` b?"), None)
     assert "“Why ｀｀｀a｀ b?”" in told
     assert told.split("`")[1::2] == plain.split("`")[1::2]
 
 
 def test_a_request_that_no_budget_can_help_says_what_to_see_to() -> None:
     reason = "the provider's account has no credit"
-    request = REQUEST.model_copy(update={"asked": Amount(), "answer_by": None, "reason": reason})
-    notice = ASKED.model_copy(update={"request": request})
+    request = REQUEST.replace(asked=Amount(), answer_by=None, reason=reason)
+    notice = ASKED.replace(request=request)
     assert text(notice, None) == (
         f"*`harbours` makes no more calls until somebody sees to this:* {reason}. "
         f"It works on {TASK}, which has spent 9,000 of 10,000 tokens. {ANSWER}"
@@ -58,7 +58,7 @@ def test_a_request_for_money_that_calls_without_a_reply_have_spent_names_the_cau
         needed_by=(),
         unanswered="<x>",
     )
-    told = text(ASKED.model_copy(update={"request": REQUEST.model_copy(update={"outlook": seen})}), PAGE)
+    told = text(ASKED.replace(request=REQUEST.replace(outlook=seen)), PAGE)
     assert "tokens.* Before that, its last call brought no reply and may have been billed: &lt;x&gt;. It waits" in told
 
 
@@ -74,7 +74,7 @@ def test_a_request_that_no_grant_under_the_ceiling_can_help_names_what_is_left_t
         needed_by=(),
         grantable=False,
     )
-    told = text(ASKED.model_copy(update={"request": REQUEST.model_copy(update={"outlook": seen})}), PAGE)
+    told = text(ASKED.replace(request=REQUEST.replace(outlook=seen)), PAGE)
     assert "`waystation approve" not in told
     assert "is enough for its next call: `waystation deny task-0123456789abcdef --request harbours-1` or " in told
     assert "`waystation cancel task-0123456789abcdef`" in told
@@ -91,8 +91,8 @@ def test_a_deadline_that_passed_says_what_happens_now() -> None:
 
 
 def test_a_request_that_needs_no_answer_any_more_says_why() -> None:
-    request = REQUEST.model_copy(update={"decision": "withdrawn", "note": FREED})
-    told = text(of(Event.WITHDRAWN).model_copy(update={"request": request}), None)
+    request = REQUEST.replace(decision="withdrawn", note=FREED)
+    told = text(of(Event.WITHDRAWN).replace(request=request), None)
     assert told == (
         "*`harbours-1` needs no answer any more: money came free, and it goes on with that.* "
         f"It is about {TASK}. How it stands: `waystation show task-0123456789abcdef`"
@@ -159,9 +159,9 @@ def test_programs_get_the_same_flat_and_without_nulls() -> None:
 
 
 def test_a_notice_has_the_same_id_whenever_it_is_made_and_another_for_every_other_event() -> None:
-    later = ASKED.model_copy(update={"phase": TaskPhase.WORKING, "spent": Amount(tokens=9_500)})
+    later = ASKED.replace(phase=TaskPhase.WORKING, spent=Amount(tokens=9_500))
     assert later.delivery_id == ASKED.delivery_id
-    second = ASKED.model_copy(update={"request": REQUEST.model_copy(update={"request_id": "harbours-2"})})
+    second = ASKED.replace(request=REQUEST.replace(request_id="harbours-2"))
     endings = [ended(phase) for phase in TaskPhase if phase.over]
     ids = {
         notice.delivery_id

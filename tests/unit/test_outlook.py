@@ -20,7 +20,7 @@ from waystation.domain.work import Analysis, Finding, Findings, Made, Note, Repo
 
 def asking_run(used: int, calls: int, needed: int, share: int) -> AgentRun:
     """An agent that spent its share, so much of it."""
-    run = working().runs["research-1"].model_copy(update={"share": Limit(tokens=share), "limit": Limit(tokens=share)})
+    run = working().runs["research-1"].replace(share=Limit(tokens=share), limit=Limit(tokens=share))
     standing = Standing(totals=RunTotals(usage=Usage(input=used), turns=calls))
     return run.after_leg(AllowanceSpent(standing=standing, needed=Amount(tokens=needed)))
 
@@ -49,9 +49,9 @@ def test_an_amount_is_worth_as_many_calls_as_the_guard_lets_through_at_the_avera
 
 
 def test_of_two_units_the_one_that_ends_first_decides() -> None:
-    run = working().runs["research-1"].model_copy(update={"limit": Limit(tokens=10_000, micro_usd=5_000)})
+    run = working().runs["research-1"].replace(limit=Limit(tokens=10_000, micro_usd=5_000))
     spent = RunTotals(usage=Usage(input=9_000), turns=9, cost_micro_usd=4_500)
-    run = run.model_copy(update={"share": Limit(tokens=30_000, micro_usd=5_000)}).after_leg(
+    run = run.replace(share=Limit(tokens=30_000, micro_usd=5_000)).after_leg(
         AllowanceSpent(standing=Standing(totals=spent), needed=Amount(tokens=1_000, micro_usd=2_500))
     )
     assert seen(run).each == Amount(tokens=1_000, micro_usd=500)
@@ -77,7 +77,7 @@ def test_what_finishing_may_take_is_said_only_if_it_is_more_than_what_is_asked_f
     run = asking_run(29_000, 29, 900, 30_000)
     told, more = seen(run), run.proposed + Amount(tokens=40_000)
     assert "finishing" not in estimate_line(told, run.proposed)
-    text = estimate_line(told.model_copy(update={"finishing": more}), run.proposed)
+    text = estimate_line(told.replace(finishing=more), run.proposed)
     assert text.endswith("; finishing the task may take about 71,000 tokens more at the pace so far")
 
 
@@ -107,7 +107,7 @@ def test_a_call_without_a_reply_that_spent_the_budget_is_named_where_money_is_as
     ],
 )
 def test_an_average_is_told_as_precisely_as_it_is_meant(each: Amount, told: str) -> None:
-    outlook_of_it = seen(asking_run(100, 1, 900, 30_000)).model_copy(update={"each": each})
+    outlook_of_it = seen(asking_run(100, 1, 900, 30_000)).replace(each=each)
     assert f"1 call so far, about {told} each: " in estimate_line(outlook_of_it, Amount(tokens=1))
 
 
@@ -136,12 +136,12 @@ def test_a_request_says_what_its_ceiling_leaves_and_when_no_grant_is_enough(ceil
 
 def test_a_denial_says_who_goes_on_with_what() -> None:
     told = seen(asking_run(100, 1, 900, 30_000))
-    research = told.model_copy(update={"made": Made(notes=1, findings=2), "needed_by": ("weigh", "write")})
-    writing = told.model_copy(update={"made": Made(sections=2)})
+    research = told.replace(made=Made(notes=1, findings=2), needed_by=("weigh", "write"))
+    writing = told.replace(made=Made(sections=2))
     assert denial_text(research, "a") == (
         "a ends with 1 note and 2 findings, weigh and write go on with that, and the task ends partial"
     )
-    assert denial_text(told.model_copy(update={"needed_by": ("weigh",)}), "a") == (
+    assert denial_text(told.replace(needed_by=("weigh",)), "a") == (
         "a ends with nothing, weigh goes on with that, and the task ends partial"
     )
     assert denial_text(writing, "write") == (
@@ -153,9 +153,9 @@ def test_a_denial_says_who_goes_on_with_what() -> None:
 def test_the_last_step_has_none_to_come_and_a_request_of_an_older_release_says_what_it_knows() -> None:
     told = ASKING.outlook
     assert told is not None
-    one = ASKING.model_copy(update={"outlook": told.model_copy(update={"to_come": 1}), "steps_left": 1})
+    one = ASKING.replace(outlook=told.replace(to_come=1), steps_left=1)
     assert steps_text(one).endswith("with 1 of 2 steps finished; 1 to come keeps its 60,000 tokens")
-    last = ASKING.model_copy(update={"outlook": told.model_copy(update={"to_come": 0}), "steps_left": 1})
+    last = ASKING.replace(outlook=told.replace(to_come=0), steps_left=1)
     assert steps_text(last) == "the task had spent 41,200 tokens, with 1 of 2 steps finished"
     older = Approval.model_validate(ASKING.model_dump(exclude={"outlook"}))
     assert older.outlook is None
@@ -164,8 +164,8 @@ def test_the_last_step_has_none_to_come_and_a_request_of_an_older_release_says_w
 
 def test_an_answer_names_who_claims_to_have_given_it_and_where_it_came_from() -> None:
     asked = "research-2 asked for 30,000 tokens after 7 calls"
-    granted = ASKING.model_copy(update={"decision": "approved", "granted": Amount(tokens=5)})
-    by_ada = granted.model_copy(update={"by": "Ada", "note": "go on"})
+    granted = ASKING.replace(decision="approved", granted=Amount(tokens=5))
+    by_ada = granted.replace(by="Ada", note="go on")
     assert answer_text(by_ada, over=False, origin="sent from a@b") == (
         f"{asked}; 5 tokens approved by Ada (a name as given; sent from a@b): go on"
     )
@@ -173,13 +173,13 @@ def test_an_answer_names_who_claims_to_have_given_it_and_where_it_came_from() ->
     assert answer_text(granted, over=False, origin="sent from a@b") == (
         f"{asked}; 5 tokens approved by nobody named (sent from a@b)"
     )
-    halted = ASKING.model_copy(update={"decision": "approved", "reason": "no credit", "by": "Ada"})
+    halted = ASKING.replace(decision="approved", reason="no credit", by="Ada")
     assert answer_text(halted, over=False) == (
         "research-2 made no more calls after 7 calls (no credit); approved by Ada (a name as given)"
     )
-    unasked = granted.model_copy(update={"by": IN_ADVANCE, "note": "1 of 3"})
+    unasked = granted.replace(by=IN_ADVANCE, note="1 of 3")
     assert answer_text(unasked, over=False) == f"{asked}; 5 tokens were authorised in advance: 1 of 3"
-    relieved = ASKING.model_copy(update={"decision": "withdrawn", "note": FREED})
+    relieved = ASKING.replace(decision="withdrawn", note=FREED)
     assert answer_text(relieved, over=False) == f"{asked}; withdrawn: money came free, and it goes on with that"
     assert answer_text(ASKING, over=False) == f"{asked}; not answered yet"
     assert answer_text(ASKING, over=True) == f"{asked}; nobody answered"

@@ -26,7 +26,7 @@ from waystation.domain.reviews import (
 from waystation.domain.task import TaskPhase, TaskTerms
 from waystation.domain.task_state import TaskState
 
-OVERSEEN = TERMS.model_copy(update={"revisions": 1, "reviews": 1})
+OVERSEEN = TERMS.replace(revisions=1, reviews=1)
 STEPS = ("research-1", "research-2", "analysis", "writing")
 FOG = Step(id="fog", role="research", title="Fog")
 
@@ -67,12 +67,12 @@ def test_a_revision_is_due_once_all_research_is_done_and_something_is_still_to_b
     ready = after(begun(), "research-1", "research-2")
     assert revision_due(ready, OVERSEEN)
     assert not revision_due(ready, TERMS)
-    assert not revision_due(ready.with_(cancelled=True), OVERSEEN)
+    assert not revision_due(ready.replace(cancelled=True), OVERSEEN)
     assert not revision_due(after(begun(), *STEPS), OVERSEEN)
 
 
 def test_more_revisions_come_only_after_more_research() -> None:
-    twice = OVERSEEN.model_copy(update={"revisions": 2})
+    twice = OVERSEEN.replace(revisions=2)
     ready = after(begun(), "research-1", "research-2")
     request = revision_request(ready, REF, twice)
     assert (request.number, request.begun, request.seen) == (1, STEPS[:2], STEPS[:2])
@@ -99,7 +99,7 @@ def test_a_new_step_gets_its_share_of_what_is_unreserved_and_a_dropped_one_gives
 
 
 def test_a_new_step_starts_with_no_less_than_the_minimum_reserve_of_its_role_if_that_is_there() -> None:
-    ready = after(begun(), "research-1", "research-2").with_(minimum_reserves={"writing": Amount(tokens=50_000)})
+    ready = after(begun(), "research-1", "research-2").replace(minimum_reserves={"writing": Amount(tokens=50_000)})
     summary = Step(id="summary", role="writing", title="Summary", needs=("research-1",))
     plan = Plan(steps=(*PLAN.steps[:2], FOG, summary, PLAN.steps[3]))
     revision = PlanRevision(number=1, version=2, added=("fog", "summary"), dropped=("analysis",))
@@ -108,7 +108,7 @@ def test_a_new_step_starts_with_no_less_than_the_minimum_reserve_of_its_role_if_
     assert state.account.reserved["fog"].tokens == 30_000
     assert state.account.reserved["summary"].tokens == 50_000
     assert state.oversight.shares["summary"] == Limit(tokens=50_000)
-    asked = proposed(ready, made, OVERSEEN.model_copy(update={"revision_percent": 1}), NOON, None)
+    asked = proposed(ready, made, OVERSEEN.replace(revision_percent=1), NOON, None)
     assert asked is not None
     assert asked[1].asked.tokens == 80_000
 
@@ -145,7 +145,7 @@ def test_a_writer_that_cannot_go_on_leaves_the_report_whole() -> None:
     again = mended(stopped)
     assert (stopped.last_phase, again.last_phase) == ("partial", "done")
     assert again.notes[-1] == "What the review found was not mended: a person denied it more."
-    twice = OVERSEEN.model_copy(update={"reviews": 2})
+    twice = OVERSEEN.replace(reviews=2)
     assert not review_request(again, twice).may_send_back
 
 
@@ -164,7 +164,7 @@ def test_a_report_that_was_not_finished_is_not_reviewed() -> None:
 
 
 def adding(*ids: str) -> Revised:
-    added = tuple(FOG.model_copy(update={"id": step_id}) for step_id in ids)
+    added = tuple(FOG.replace(id=step_id) for step_id in ids)
     plan = Plan(steps=(*PLAN.steps[:2], *added, *PLAN.steps[2:]))
     revision = PlanRevision(number=1, version=2, added=ids, seen=("research-1", "research-2"))
     return Revised(revision=revision, plan=plan, totals=totals(1_000))
@@ -175,7 +175,7 @@ def test_a_revision_asks_whose_new_steps_may_spend_more_than_a_part_of_the_budge
     percent: int | None, *, asks: bool
 ) -> None:
     state = after(begun(), "research-1", "research-2")
-    terms = OVERSEEN.model_copy(update={"revision_percent": percent})
+    terms = OVERSEEN.replace(revision_percent=percent)
     asking = proposed(state, adding("fog", "mist"), terms, NOON, None)
     assert (asking is not None) is asks
     if asking is not None:
@@ -187,6 +187,6 @@ def test_a_revision_asks_whose_new_steps_may_spend_more_than_a_part_of_the_budge
 
 
 def test_a_revision_that_adds_nothing_asks_nobody() -> None:
-    terms = OVERSEEN.model_copy(update={"revision_percent": 0})
+    terms = OVERSEEN.replace(revision_percent=0)
     state = after(begun(), "research-1", "research-2")
     assert proposed(state, adding(), terms, NOON, None) is None

@@ -171,9 +171,7 @@ def test_steps_get_other_ids_wherever_they_are_named_and_none_twice() -> None:
 
 
 def sharing(*shares: str) -> Plan:
-    return Plan(
-        steps=tuple(one.model_copy(update={"share": share}) for one, share in zip(GOOD.steps, shares, strict=True))
-    )
+    return Plan(steps=tuple(one.replace(share=share) for one, share in zip(GOOD.steps, shares, strict=True)))
 
 
 BOTH = Limit(tokens=100_000, micro_usd=1_000_000)
@@ -247,7 +245,7 @@ def test_shares_that_fit_never_pass_what_is_left(
 
 def test_no_model_sees_or_gives_a_share() -> None:
     assert "share" not in str(SUBMIT_PLAN.input_schema)
-    added = step("more").model_copy(update={"share": "90%"})
+    added = step("more").replace(share="90%")
     assert changed(sharing("40k", "", "", ""), PlanChange(add=(added,)), frozenset("a")).steps[:2] == (
         sharing("40k", "", "", "").steps[0],
         step("more"),

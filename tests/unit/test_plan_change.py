@@ -26,7 +26,7 @@ def test_a_new_step_stands_before_those_that_have_not_begun() -> None:
 
 
 def test_nobody_needs_a_step_that_is_dropped() -> None:
-    waiting = PLAN.step("writing").model_copy(update={"needs": ("analysis", "late")})
+    waiting = PLAN.step("writing").replace(needs=("analysis", "late"))
     late = Step(id="late", role="analysis", title="Late", goal="Weigh.", needs=("research-1",))
     plan = Plan(steps=(*PLAN.steps[:-1], late, waiting))
     after = changed(plan, PlanChange(drop=("late",)), BEGUN)
@@ -46,8 +46,8 @@ def test_nobody_needs_a_step_that_is_dropped() -> None:
         (PlanChange(add=(FOG, FOG), change=(USED,)), "there is budget for 1 new steps, these are 2"),
         (PlanChange(add=(FOG,)), "step 'fog' is needed by no later step, so nobody would wait for it"),
         (PlanChange(drop=("writing",)), "the last step, and only the last, has the role writing"),
-        (PlanChange(add=(FOG.model_copy(update={"id": "review-1"}),)), "step id 'review-1' is not small letters"),
-        (PlanChange(add=(FOG.model_copy(update={"id": "analysis"}),)), "step id 'analysis' is used more than once"),
+        (PlanChange(add=(FOG.replace(id="review-1"),)), "step id 'review-1' is not small letters"),
+        (PlanChange(add=(FOG.replace(id="analysis"),)), "step id 'analysis' is used more than once"),
     ],
 )
 def test_what_keeps_a_change_from_being_run_is_said(change: PlanChange, error: str) -> None:

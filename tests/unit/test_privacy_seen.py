@@ -28,7 +28,7 @@ def screen(view: TaskView) -> str:
 
 
 def under(policy: Policy | None) -> TaskProgress:
-    return PAUSED.progress.model_copy(update={"privacy": policy})
+    return PAUSED.progress.replace(privacy=policy)
 
 
 def report(progress: TaskProgress) -> str:

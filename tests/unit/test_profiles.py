@@ -32,7 +32,7 @@ def test_how_many_messages_stay_is_said_of_ends_alone() -> None:
 
 def test_a_profile_of_ones_own_beats_the_built_in_one_field_by_field() -> None:
     own = {"sonnet": Profile(threshold=80)}
-    assert profile_of("claude-sonnet-5-5", own) == ("sonnet", PROFILES["sonnet"].model_copy(update={"threshold": 80}))
+    assert profile_of("claude-sonnet-5-5", own) == ("sonnet", PROFILES["sonnet"].replace(threshold=80))
     assert profile_of("claude-opus-5-5", own) == ("opus", PROFILES["opus"])
 
 

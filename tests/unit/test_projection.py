@@ -116,7 +116,7 @@ def test_reasons_say_what_hides_a_tool() -> None:
         tool("tickets__close", permission="foreign"),
         tool("calculate", permission="compute"),
         tool("search", urgency={"executing": FIRST}),
-        tool("read").model_copy(update={"unusable": "its limits name parameters that it does not have: lmit"}),
+        tool("read").replace(unusable="its limits name parameters that it does not have: lmit"),
     ]
     made = project(offered, "verifying", rights, 2_000)
     assert {one.name: one.reason for one in made.hidden} == snapshot(

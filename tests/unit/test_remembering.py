@@ -56,10 +56,10 @@ def test_the_same_place_of_the_same_document_is_the_same_passage_in_every_task_o
     cut = DocumentPassage("pilot.md", "# Bar", 3, 4, "Two fathoms.")
     here = document_passage(REF, cut, "b" * 64, 1, now)
     assert here.text == "[pilot.md:3-4]\n# Bar\nTwo fathoms."
-    assert document_passage(REF.model_copy(update={"task_id": "task-2"}), cut, "b" * 64, 1, now).id == here.id
+    assert document_passage(REF.replace(task_id="task-2"), cut, "b" * 64, 1, now).id == here.id
     elsewhere = [
-        document_passage(REF.model_copy(update={"session": "other"}), cut, "b" * 64, 1, now),
-        document_passage(REF.model_copy(update={"tenant": "other"}), cut, "b" * 64, 1, now),
+        document_passage(REF.replace(session="other"), cut, "b" * 64, 1, now),
+        document_passage(REF.replace(tenant="other"), cut, "b" * 64, 1, now),
         document_passage(REF, cut, "c" * 64, 1, now),
         document_passage(REF, cut, "b" * 64, 2, now),
         document_passage(REF, cut._replace(name="copy.md"), "b" * 64, 1, now),
@@ -67,7 +67,7 @@ def test_the_same_place_of_the_same_document_is_the_same_passage_in_every_task_o
     assert here.id not in {one.id for one in elsewhere}
     (turn,) = here.turns
     assert elsewhere[3].turns[0].follows(turn)
-    assert not elsewhere[2].model_copy(update={"place": 2}).turns[0].follows(turn)
+    assert not elsewhere[2].replace(place=2).turns[0].follows(turn)
 
 
 def listed(*sizes: int, removed: int | None = None) -> list[Document]:

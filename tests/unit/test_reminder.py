@@ -133,7 +133,7 @@ def test_an_agent_for_whom_no_more_is_asked_reads_at_how_much_it_must_submit() -
     assert told.text(20_000) == (
         "<status>budget left 9,000 tokens; submit before less than 5,000 tokens are left</status>"
     )
-    assert told.model_copy(update={"final": False}).text(20_000) == (
+    assert told.replace(final=False).text(20_000) == (
         "<status>budget left 9,000 tokens (more is asked for when it is spent)</status>"
     )
 

@@ -12,7 +12,7 @@ LARGE = Usage(input=1_234, cache_write=456_789, cache_read=12_345_678, output=98
 
 
 def large(paid: Paid, cost: int | None) -> Paid:
-    return paid.model_copy(update={"charge": paid.charge.model_copy(update={"usage": LARGE, "cost_micro_usd": cost})})
+    return paid.replace(charge=paid.charge.replace(usage=LARGE, cost_micro_usd=cost))
 
 
 def paid(*, priced: bool = True) -> Bill:
@@ -55,14 +55,14 @@ research-1: turn-7 has no reply so far; possibly billed, 9,000 tokens at most\
 
 
 def test_what_no_endpoint_reported_is_named_as_estimated() -> None:
-    charge = turn("research-1").charge.model_copy(update={"usage": Usage(input=9_000, estimated=9_000)})
+    charge = turn("research-1").charge.replace(usage=Usage(input=9_000, estimated=9_000))
     lines = bill_text(bill([Paid(agent="research-1", charge=charge)]), 80).splitlines()
     assert "estimated, at most, as the endpoint did not report them: 9,000 tokens" in lines
     assert "estimated" not in bill_text(paid(), 80)
 
 
 def test_who_answered_in_the_place_of_another_is_named() -> None:
-    charge = turn("research-1").charge.model_copy(update={"answered_by": "m-2"})
+    charge = turn("research-1").charge.replace(answered_by="m-2")
     lines = bill_text(bill([Paid(agent="research-1", charge=charge)]), 80).splitlines()
     assert lines[-1] == "large was asked for, and answered as m-2"
     assert "answered as" not in bill_text(paid(), 80)
@@ -70,7 +70,7 @@ def test_who_answered_in_the_place_of_another_is_named() -> None:
 
 def test_searches_of_the_web_stand_below_what_they_cost() -> None:
     searching = turn("research-1", kind="search").charge
-    charge = searching.model_copy(update={"usage": Usage(input=9, searches=3)})
+    charge = searching.replace(usage=Usage(input=9, searches=3))
     lines = bill_text(bill([Paid(agent="research-1", charge=charge)]), 80).splitlines()
     assert lines[-1] == "searches of the web by the provider, which are in this cost: 3"
     assert "searches" not in bill_text(paid(), 80)
@@ -132,7 +132,7 @@ price unknown: local::m; a file that WAYSTATION_PRICES names can say it\
     priced = bill_text(bill([], [unanswered("large", Amount(tokens=29_487, micro_usd=90_000))]), 80)
     assert priced.endswith("possibly billed, 29,487 tokens and $0.09 at most")
     assert "price unknown" not in bill_text(bill([], [unanswered(OFFLINE_MODEL, tokens)]), 80)
-    free = Paid(agent="plan", charge=turn("plan").charge.model_copy(update={"model": "free", "cost_micro_usd": 0}))
+    free = Paid(agent="plan", charge=turn("plan").charge.replace(model="free", cost_micro_usd=0))
     assert "price unknown" not in bill_text(bill([free], [unanswered("free", tokens)]), 80)
     assert "price unknown: dear;" in bill_text(bill([free], [unanswered("dear", tokens)]), 80)
 

@@ -33,8 +33,8 @@ def test_the_command_to_approve_survives_the_shell_and_grants_what_was_asked_for
 
 def test_the_inbox_tells_what_each_request_is_about_and_breaks_no_command() -> None:
     (asking,) = pending(PAUSED.progress)
-    late = asking.approval.model_copy(update={"requested_at": NOON, "answer_by": NOON + timedelta(hours=9)})
-    shown = inbox_text([asking.model_copy(update={"approval": late, "then": "wait"}), waiting(ASKING)], NOON, 80)
+    late = asking.approval.replace(requested_at=NOON, answer_by=NOON + timedelta(hours=9))
+    shown = inbox_text([asking.replace(approval=late, then="wait"), waiting(ASKING)], NOON, 80)
     assert shown == snapshot("""\
 task-0123456789abcdef  Which licences [red]do[/red] they carry?
 research-1 asks for 30,000 tokens more, since 2026-11-21 12:00 UTC
@@ -74,7 +74,7 @@ research-1 asks for 30,000 tokens more
 
 
 def test_a_request_of_a_provider_that_stopped_says_what_there_is_and_nothing_of_money() -> None:
-    halted = ASKING.model_copy(update={"asked": Amount(), "reason": "the account has no credit"})
+    halted = ASKING.replace(asked=Amount(), reason="the account has no credit")
     assert request_text(waiting(halted), NOON, 80) == snapshot("""\
 research-1 makes no more calls: the account has no credit
   next       see to that; `approve` then goes on
@@ -103,7 +103,7 @@ def test_money_that_is_left_in_the_task_is_accounted_for() -> None:
 
 
 def test_a_deadline_that_has_passed_is_overdue_and_one_to_come_says_what_it_does() -> None:
-    asking = ASKING.model_copy(update={"answer_by": NOON})
+    asking = ASKING.replace(answer_by=NOON)
     before, after = NOON - timedelta(minutes=1), NOON + timedelta(minutes=1)
 
     def told(then: str | None, now: datetime) -> str:
@@ -123,8 +123,8 @@ def test_a_deadline_that_has_passed_is_overdue_and_one_to_come_says_what_it_does
 
 
 def test_the_draft_is_offered_where_there_is_one() -> None:
-    nothing = ASKING_OUTLOOK.model_copy(update={"made": Made(), "finished": 0})
-    others = nothing.model_copy(update={"finished": 1})
+    nothing = ASKING_OUTLOOK.replace(made=Made(), finished=0)
+    others = nothing.replace(finished=1)
 
     def told(**changes: object) -> tuple[str, bool]:
         text = request_text(waiting(ASKING.model_copy(update=changes)), NOON, WIDE)
@@ -136,7 +136,7 @@ def test_the_draft_is_offered_where_there_is_one() -> None:
 
 
 def test_a_request_of_a_task_without_a_worker_and_one_of_an_earlier_release_show_what_is_known() -> None:
-    assert request_text(waiting(DEAR.approvals[0].model_copy(update={"outlook": None})), NOON, WIDE) == snapshot("""\
+    assert request_text(waiting(DEAR.approvals[0].replace(outlook=None)), NOON, WIDE) == snapshot("""\
 research-1 asks for $0.50 more
   spent      $0.45 of $0.50; the task $0.70 when it asked
   steps      3 to finish
@@ -149,10 +149,10 @@ and longest reply can come to, though most cost far less; a smaller grant pauses
 
 def test_the_inbox_is_a_line_a_request() -> None:
     (asking,) = pending(PAUSED.progress)
-    due = asking.approval.model_copy(update={"answer_by": NOON + timedelta(hours=33)})
-    late = asking.approval.model_copy(update={"request_id": "research-1.2-4", "answer_by": NOON, "reason": "no key"})
-    plan = asking.approval.model_copy(update={"request_id": "plan-1", "agent": PLANNING_ID})
-    shown = inbox_lines([asking.model_copy(update={"approval": one}) for one in (due, late, plan)], NOON, 80)
+    due = asking.approval.replace(answer_by=NOON + timedelta(hours=33))
+    late = asking.approval.replace(request_id="research-1.2-4", answer_by=NOON, reason="no key")
+    plan = asking.approval.replace(request_id="plan-1", agent=PLANNING_ID)
+    shown = inbox_lines([asking.replace(approval=one) for one in (due, late, plan)], NOON, 80)
     assert "\n".join(line.plain for line in shown) == snapshot("""\
 01234567  r1              until 22 Nov 21:00  30,000 tokens more  Which licence…
 01234567  research-1.2-4  overdue             no more calls       Which licence…

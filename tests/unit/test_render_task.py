@@ -63,33 +63,31 @@ http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef\
 
 def test_models_that_differ_by_role_are_shown_with_their_roles() -> None:
     models = {"research": "claude-haiku-5-5", "analysis": "claude-haiku-5-5", "writing": "claude-opus-5-5"}
-    assert budget_text(PAUSED.progress.model_copy(update={"models": models})).endswith(
+    assert budget_text(PAUSED.progress.replace(models=models)).endswith(
         "; models claude-haiku-5-5 (research), claude-haiku-5-5 (analysis), claude-opus-5-5 (writing)"
     )
 
 
 def test_a_fork_says_which_of_its_legs_and_compactions_are_of_agents_that_it_reuses() -> None:
     (made,) = PAUSED.progress.compactions
-    forked = PAUSED.progress.model_copy(
-        update={
-            "legs": 5,
-            "compactions": (made, made.model_copy(update={"agent": "writing"})),
-            "reused": Reused(task_id="task-1", agents=("research-1",)),
-        }
+    forked = PAUSED.progress.replace(
+        legs=5,
+        compactions=(made, made.replace(agent="writing")),
+        reused=Reused(task_id="task-1", agents=("research-1",)),
     )
     assert "; 5 legs (2 by reused agents); 2 compactions (1 by reused agents); " in budget_text(forked)
-    assert "; 5 legs; 2 compactions; " in budget_text(forked.model_copy(update={"reused": None}))
+    assert "; 5 legs; 2 compactions; " in budget_text(forked.replace(reused=None))
 
 
 def test_a_screen_shows_the_newest_compactions_and_counts_the_others() -> None:
-    many = PAUSED.progress.model_copy(update={"compactions": PAUSED.progress.compactions * 5})
+    many = PAUSED.progress.replace(compactions=PAUSED.progress.compactions * 5)
     shown = screen(TaskView(progress=many))
     assert shown.count("COMPRESSED") == 3
     assert "2 earlier compactions" in shown
 
 
 def test_a_screen_names_the_session_by_which_later_tasks_go_on() -> None:
-    assert "Session own-0123456789ab" in screen(PAUSED.model_copy(update={"session": "own-0123456789ab"}))
+    assert "Session own-0123456789ab" in screen(PAUSED.replace(session="own-0123456789ab"))
     assert "Session" not in screen(PAUSED)
 
 
@@ -121,13 +119,11 @@ research-1 asks for 30,000 tokens more
 
 
 def test_what_was_there_before_the_first_look_is_counted_and_what_happens_after_it_is_told() -> None:
-    before = PAUSED.progress.model_copy(update={"compactions": ()})
+    before = PAUSED.progress.replace(compactions=())
     assert happened(TaskView(progress=before), PAUSED, NOON, 120) == (COMPACTED,)
-    answered = ASKING.model_copy(update={"decision": "approved", "granted": Amount(tokens=30_000), "by": "ada"})
+    answered = ASKING.replace(decision="approved", granted=Amount(tokens=30_000), by="ada")
     refused = Refusal(signal="approve_budget", reason="no request waits", at=datetime(2026, 1, 1, tzinfo=UTC))
-    going_on = PAUSED.progress.model_copy(
-        update={"phase": TaskPhase.WORKING, "approvals": (answered,), "refusals": (refused, refused)}
-    )
+    going_on = PAUSED.progress.replace(phase=TaskPhase.WORKING, approvals=(answered,), refusals=(refused, refused))
     assert happened(None, TaskView(progress=going_on), NOON, 120) == (
         "research-1 is paused: 2 legs, 29,500 of 30,000 tokens",
         "1 earlier compaction",
@@ -139,13 +135,11 @@ def test_what_was_there_before_the_first_look_is_counted_and_what_happens_after_
 
 
 def test_a_forked_task_tells_its_own_compactions_alone_one_by_one() -> None:
-    begun = PAUSED.progress.model_copy(update={"compactions": ()})
+    begun = PAUSED.progress.replace(compactions=())
     (made,) = PAUSED.progress.compactions
-    own = made.model_copy(update={"agent": "writing"})
-    reusing = PAUSED.progress.model_copy(
-        update={"compactions": (made, own), "reused": Reused(task_id="task-1", agents=(made.agent,))}
-    )
-    again = reusing.model_copy(update={"compactions": (made, own, made.model_copy(update={"tokens_before": 8_000}))})
+    own = made.replace(agent="writing")
+    reusing = PAUSED.progress.replace(compactions=(made, own), reused=Reused(task_id="task-1", agents=(made.agent,)))
+    again = reusing.replace(compactions=(made, own, made.replace(tokens_before=8_000)))
     assert happened(TaskView(progress=begun), TaskView(progress=reusing), NOON, 120) == (
         "1 earlier compaction",
         COMPACTED.replace("research-1", "writing"),
@@ -156,11 +150,9 @@ def test_a_forked_task_tells_its_own_compactions_alone_one_by_one() -> None:
 
 
 def test_answers_and_refusals_are_told() -> None:
-    answered = ASKING.model_copy(update={"decision": "approved", "granted": Amount(tokens=30_000), "by": "ada"})
+    answered = ASKING.replace(decision="approved", granted=Amount(tokens=30_000), by="ada")
     refused = Refusal(signal="approve_budget", reason="no request waits", at=datetime(2026, 1, 1, tzinfo=UTC))
-    going_on = PAUSED.progress.model_copy(
-        update={"phase": TaskPhase.WORKING, "approvals": (answered,), "refusals": (refused,)}
-    )
+    going_on = PAUSED.progress.replace(phase=TaskPhase.WORKING, approvals=(answered,), refusals=(refused,))
     assert happened(PAUSED, TaskView(progress=going_on), NOON, 120) == snapshot(
         (
             "task-0123456789abcdef is working",
@@ -197,19 +189,15 @@ research-1 asks for $0.50 more
 
 
 def test_a_cost_without_a_price_is_unknown_and_not_zero() -> None:
-    unpriced = PAUSED.progress.model_copy(update={"totals": RunTotals(usage=USAGE, cost_micro_usd=None)})
+    unpriced = PAUSED.progress.replace(totals=RunTotals(usage=USAGE, cost_micro_usd=None))
     assert task_json(TaskView(progress=unpriced), None).cost_usd is None
     assert cost_text(unpriced) == "price unknown"
-    assert cost_text(unpriced.model_copy(update={"model": OFFLINE_MODEL})) == "price unknown"
+    assert cost_text(unpriced.replace(model=OFFLINE_MODEL)) == "price unknown"
 
 
 def test_a_budget_shows_the_units_that_it_has_and_no_others() -> None:
-    dear = DEAR.model_copy(
-        update={
-            "budget": BudgetProgress(
-                limit=Limit(micro_usd=500_000), spent=Amount(tokens=9, micro_usd=7), reserved=Amount()
-            )
-        }
+    dear = DEAR.replace(
+        budget=BudgetProgress(limit=Limit(micro_usd=500_000), spent=Amount(tokens=9, micro_usd=7), reserved=Amount())
     )
     assert budget_text(dear).startswith("$0.000007 of $0.50 spent, $0.00 reserved; ")
 
@@ -222,8 +210,8 @@ def test_on_a_narrow_terminal_words_are_wrapped_and_numbers_ids_and_commands_are
 
 
 def test_a_task_tells_who_answered_and_where_that_was_sent_from() -> None:
-    answered = ASKING.model_copy(update={"decision": "denied", "by": "Ada"})
-    progress = PAUSED.progress.model_copy(update={"approvals": (answered,) * 5})
+    answered = ASKING.replace(decision="denied", by="Ada")
+    progress = PAUSED.progress.replace(approvals=(answered,) * 5)
     view = TaskView(progress=progress, origins={"r1": Origin(identities=("ada@laptop (waystation)",))})
     told = "research-1 asked for 30,000 tokens after 7 calls; denied by Ada (a name as given; sent from ada@laptop"
     assert screen(view).count(told) == 3
@@ -232,25 +220,23 @@ def test_a_task_tells_who_answered_and_where_that_was_sent_from() -> None:
 
 def test_updates_of_the_documents_are_counted_once_the_store_has_them() -> None:
     asked = DocumentsUpdate(number=1, given="0" * 64, by="Ada", updated_at=NOON)
-    kept = asked.model_copy(update={"kept": True, "changed": 2, "removed": 1})
+    kept = asked.replace(kept=True, changed=2, removed=1)
     for updates, shown in (((asked,), False), ((asked, kept), True)):
-        view = PAUSED.model_copy(update={"progress": PAUSED.progress.model_copy(update={"updates": updates})})
+        view = PAUSED.replace(progress=PAUSED.progress.replace(updates=updates))
         assert ("Documents updated by Ada: 2 changed, 1 removed" in screen(view)) is shown
 
 
 def test_what_was_possibly_billed_at_a_price_that_nobody_knows_does_not_count_as_nothing() -> None:
     silent = RunTotals(possibly_billed=29_487)
-    asked = PAUSED.progress.model_copy(
-        update={
-            "model": "local::m",
-            "totals": silent,
-            "budget": BudgetProgress(limit=Limit(tokens=60_000), spent=Amount(), reserved=Amount()),
-        }
+    asked = PAUSED.progress.replace(
+        model="local::m",
+        totals=silent,
+        budget=BudgetProgress(limit=Limit(tokens=60_000), spent=Amount(), reserved=Amount()),
     )
     assert cost_text(asked) == "price unknown"
     assert task_json(TaskView(progress=asked), None).cost_usd is None
     in_dollars = BudgetProgress(limit=Limit(micro_usd=1_000_000), spent=Amount(), reserved=Amount())
-    free = silent.model_copy(update={"usage": Usage(input=9)})
-    priced = silent.model_copy(update={"possibly_billed_micro_usd": 90_000})
+    free = silent.replace(usage=Usage(input=9))
+    priced = silent.replace(possibly_billed_micro_usd=90_000)
     for known in ({"model": OFFLINE_MODEL}, {"budget": in_dollars}, {"totals": free}, {"totals": priced}):
         assert cost_text(asked.model_copy(update=known)) == "$0.00"

@@ -28,7 +28,7 @@ def ended(*steps: str, tokens: int = 10_000, budget: int = 200_000) -> TaskState
         if step_id not in state.runs:
             state = state.started(PLAN.step(step_id), REF, TERMS)
         state = finished(state, step_id, tokens)
-    return state.with_(cancelled=len(steps) < len(ORDER)).ended(state.last_phase)
+    return state.replace(cancelled=len(steps) < len(ORDER)).ended(state.last_phase)
 
 
 def again(state: TaskState, agent: str = "research-1") -> TaskState:
@@ -77,7 +77,7 @@ def test_what_was_spent_stays_spent_and_nothing_passes_the_budget(
 
 
 def test_a_request_that_the_end_came_before_is_closed() -> None:
-    waiting = asking(working(), "research-1").with_(cancelled=True)
+    waiting = asking(working(), "research-1").replace(cancelled=True)
     state = again(waiting.with_run(waiting.runs["research-1"].cannot_go_on("cancelled")).ended(TaskPhase.CANCELLED))
     assert [approval.decision for approval in state.approvals] == ["expired"]
     assert state.pending == ()
@@ -100,11 +100,11 @@ def test_an_agent_that_never_worked_is_no_agent_to_go_back_with() -> None:
 def test_a_subagent_is_not_taken_back_without_the_agent_that_used_what_it_found() -> None:
     state = ended(*ORDER)
     run = state.runs["research-1"]
-    child = run.model_copy(update={"run": run.run.model_copy(update={"step_id": "research-1.2"})})
+    child = run.replace(run=run.run.replace(step_id="research-1.2"))
     with pytest.raises(
         BadInput, match=r"^research-1\.2 is a subagent, and research-1 has used .*: take research-1 back$"
     ):
-        again(state.with_(runs={**state.runs, "research-1.2": child}), "research-1.2")
+        again(state.replace(runs={**state.runs, "research-1.2": child}), "research-1.2")
 
 
 LIMITED = SessionState(account=Account(limit=Limit(tokens=100_000)))

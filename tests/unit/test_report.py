@@ -18,7 +18,7 @@ from waystation.domain.report import (
 from waystation.domain.task import TaskPhase, TaskProgress
 from waystation.domain.work import Analysis, Finding, Findings, ReportDraft, Section
 
-PAUSED = STILL_PAUSED.model_copy(update={"phase": TaskPhase.PARTIAL})
+PAUSED = STILL_PAUSED.replace(phase=TaskPhase.PARTIAL)
 """The same task, ended."""
 FOUND = StepFindings(
     title="Silting",
@@ -50,14 +50,12 @@ def parts(draft: ReportDraft = DRAFT, progress: TaskProgress = PAUSED, *, offlin
 
 def test_a_report_names_on_top_some_of_many_agents_that_ended_early_and_none_of_those_that_were_done() -> None:
     research, *others = PAUSED.steps
-    early = [
-        research.model_copy(update={"id": f"research-1.{n}", "state": "partial", "reason": "lost"}) for n in range(1, 7)
-    ]
-    written = written_part(parts(progress=PAUSED.model_copy(update={"steps": (*others, *early)})))
+    early = [research.replace(id=f"research-1.{n}", state="partial", reason="lost") for n in range(1, 7)]
+    written = written_part(parts(progress=PAUSED.replace(steps=(*others, *early))))
     assert "> **Ended early:** research-1.1 (lost); " in written
     assert "research-1.4 (lost); and 2 more, named at the end. What they had" in written
-    done = [step.model_copy(update={"state": "done"}) for step in PAUSED.steps]
-    assert "Ended early" not in written_part(parts(progress=PAUSED.model_copy(update={"steps": tuple(done)})))
+    done = [step.replace(state="done") for step in PAUSED.steps]
+    assert "Ended early" not in written_part(parts(progress=PAUSED.replace(steps=tuple(done))))
 
 
 def test_a_finished_report_and_how_it_came_about() -> None:
@@ -102,7 +100,7 @@ All 2 citations were checked against the documents, and hold.
 
 
 def test_where_the_writing_was_not_finished_the_findings_stand_in_for_it() -> None:
-    unfinished = DRAFT.model_copy(update={"title": "", "summary": ""})
+    unfinished = DRAFT.replace(title="", summary="")
     assert written_part(parts(unfinished)) == snapshot("""\
 # Why did the harbour silt up?
 
@@ -124,8 +122,8 @@ It "silted up" [harbour.md:2-2].
 
 
 def test_a_cancelled_task_says_so_and_a_task_without_anything_says_that() -> None:
-    cancelled = PAUSED.model_copy(update={"phase": TaskPhase.CANCELLED, "steps": ()})
-    empty = parts(ReportDraft(), cancelled).model_copy(update={"findings": (), "analysis": None})
+    cancelled = PAUSED.replace(phase=TaskPhase.CANCELLED, steps=())
+    empty = parts(ReportDraft(), cancelled).replace(findings=(), analysis=None)
     assert written_part(empty) == snapshot("""\
 # Why did the harbour silt up?
 
@@ -154,7 +152,7 @@ def test_citations_that_do_not_hold_are_listed_with_their_reasons() -> None:
 
 def test_an_unknown_cost_and_an_unanswered_request_are_said() -> None:
     totals = RunTotals(cost_micro_usd=None, usage=Usage(searches=3, estimated=4_000))
-    progress = PAUSED.model_copy(update={"totals": totals, "approvals": (ASKING,)})
+    progress = PAUSED.replace(totals=totals, approvals=(ASKING,))
     report = whole_report(parts(progress=progress), "# Report", Apparatus())
     assert "- Searches of the web, by the provider: 3\n" in report
     assert "- Estimated, at most, as the endpoint did not report them: 4,000 of these tokens\n" in report
@@ -180,7 +178,7 @@ def test_each_source_is_named_once_with_its_places_in_order() -> None:
         cited("mail.eml", 4, 4),
         cited("notes.md", 2, 2),
         cited("paper.pdf", 3, 5),
-        cited("paper.pdf", 7, 8).model_copy(update={"quotation": "another quotation"}),
+        cited("paper.pdf", 7, 8).replace(quotation="another quotation"),
         cited("paper.pdf", 3, 3),
         cited("mail.eml", 1, 3),
     ]

@@ -33,7 +33,7 @@ SEEN = SeenSchedule(schedule_id=WISH.schedule_id, order=RunOrder(own=REF, wish="
 
 
 def row(request_id: str, at: datetime = NOON) -> TaskRow:
-    return TaskRow(ref=REF, request=ASKED.model_copy(update={"request_id": request_id}), terms=TERMS, submitted_at=at)
+    return TaskRow(ref=REF, request=ASKED.replace(request_id=request_id), terms=TERMS, submitted_at=at)
 
 
 def test_the_same_time_is_the_same_request_and_no_schedule_takes_the_tasks_of_one_whose_name_goes_on() -> None:
@@ -79,12 +79,12 @@ def test_a_note_names_the_kind_of_the_last_error_and_what_to_do() -> None:
 
 
 def test_a_schedule_is_shown_with_its_times_its_limits_and_its_last_run() -> None:
-    monthly = WISH.model_copy(update={"monthly": Limit(tokens=1_000_000)})
+    monthly = WISH.replace(monthly=Limit(tokens=1_000_000))
     ran = {"next_run": NOON + timedelta(days=7), "last_run": NOON, "last": "done, task-1", "skipped": 1, "missed": 2}
     tides = GivenProcedure(name="tides", text="---\nname: tides\n---\nTwice.", skill=True)
-    with_tools = ASKED.model_copy(update={"servers": (), "procedures": (tides,)})
+    with_tools = ASKED.replace(servers=(), procedures=(tides,))
     shown = [
-        KnownSchedule(name="weekly", seen=SEEN, wish=WISH.model_copy(update={"request": with_tools})),
+        KnownSchedule(name="weekly", seen=SEEN, wish=WISH.replace(request=with_tools)),
         KnownSchedule(name="weekly", seen=SEEN.model_copy(update=ran), wish=monthly),
         KnownSchedule(name="lost", seen=SEEN.model_copy(update={**ran, "paused": True, "note": "why", "last": ""})),
     ]

@@ -11,7 +11,7 @@ from waystation.domain.task import Approval, Refusal
 from waystation.task_view import PendingApproval, still_open
 
 MINUTE = timedelta(minutes=1)
-GRANTED = APPROVED.model_copy(update={"requested_at": NOON, "answered_at": NOON + 5 * MINUTE, "answer_id": "a1"})
+GRANTED = APPROVED.replace(requested_at=NOON, answered_at=NOON + 5 * MINUTE, answer_id="a1")
 SENT = SentAnswer(
     signal=APPROVE_BUDGET,
     at=NOON + 4 * MINUTE,
@@ -21,7 +21,7 @@ SENT = SentAnswer(
 
 
 def with_fields(**changes: object) -> SentAnswer:
-    return SENT.model_copy(update={"fields": SENT.fields.model_copy(update=changes)})
+    return SENT.replace(fields=SENT.fields.model_copy(update=changes))
 
 
 def test_the_answer_that_settled_a_request_tells_where_it_came_from() -> None:
@@ -31,7 +31,7 @@ def test_the_answer_that_settled_a_request_tells_where_it_came_from() -> None:
 
 
 def test_a_principal_that_the_server_vouches_for_is_told_apart_from_what_is_claimed() -> None:
-    origin = origin_of(GRANTED, (SENT.model_copy(update={"principal": "jwt:ada@example.com"}),))
+    origin = origin_of(GRANTED, (SENT.replace(principal="jwt:ada@example.com"),))
     assert origin is not None
     assert origin.text == "sent from ada@laptop (waystation); authenticated by the server as jwt:ada@example.com"
 
@@ -41,31 +41,31 @@ def test_answers_to_others_of_others_too_early_too_late_or_of_another_kind_did_n
         with_fields(request_id="research-2-1"),
         with_fields(answer_id="a2"),
         with_fields(by="Eve"),
-        SENT.model_copy(update={"signal": DENY_BUDGET}),
-        SENT.model_copy(update={"at": NOON - MINUTE}),
-        SENT.model_copy(update={"at": NOON + 6 * MINUTE}),
+        SENT.replace(signal=DENY_BUDGET),
+        SENT.replace(at=NOON - MINUTE),
+        SENT.replace(at=NOON + 6 * MINUTE),
     )
     assert [origin_of(GRANTED, (other,)) for other in others] == [None] * len(others)
     assert origin_of(ASKING, (SENT,)) is None
-    denied = DENIED.model_copy(update={"requested_at": NOON, "answered_at": NOON + 5 * MINUTE})
+    denied = DENIED.replace(requested_at=NOON, answered_at=NOON + 5 * MINUTE)
     by_hand = SentAnswer(signal=DENY_BUDGET, at=NOON + MINUTE, identity="ui", fields=SentFields(by="Ada"))
     assert origin_of(denied, (by_hand,)) == Origin(identities=("ui",))
 
 
 def test_where_two_signals_could_have_settled_it_both_are_told() -> None:
-    by_hand = GRANTED.model_copy(update={"answer_id": ""})
+    by_hand = GRANTED.replace(answer_id="")
     first = with_fields(answer_id="", request_id=None)
-    second = with_fields(answer_id="").model_copy(update={"identity": "7@server"})
+    second = with_fields(answer_id="").replace(identity="7@server")
     origin = origin_of(by_hand, (first, second))
     assert origin is not None
     assert origin.text == "sent from ada@laptop (waystation) or 7@server"
 
 
 def test_an_identity_is_cut_where_somebody_made_it_a_novel() -> None:
-    origin = origin_of(GRANTED, (SENT.model_copy(update={"identity": "x" * 5_000}),))
+    origin = origin_of(GRANTED, (SENT.replace(identity="x" * 5_000),))
     assert origin is not None
     assert len(origin.text) < 250
-    assert origin_of(GRANTED, (SENT.model_copy(update={"identity": ""}),)) == Origin(identities=("an unnamed program",))
+    assert origin_of(GRANTED, (SENT.replace(identity=""),)) == Origin(identities=("an unnamed program",))
 
 
 def waiting(asked: int, deadline: int | None) -> PendingApproval:
@@ -82,7 +82,7 @@ def test_the_inbox_shows_the_next_deadline_first_and_then_the_oldest() -> None:
 
 @given(st.lists(st.sampled_from([ASKING, APPROVED, DENIED, Refusal(signal="s", reason="r", at=NOON)])))
 def test_an_audit_trail_tells_what_is_still_open(trail: list[Approval | Refusal]) -> None:
-    asked = [entry.model_copy(update={"decision": "pending"}) for entry in trail if isinstance(entry, Approval)]
+    asked = [entry.replace(decision="pending") for entry in trail if isinstance(entry, Approval)]
     assert {one.request_id for one in still_open([*asked, *trail])} == {ASKING.request_id} & {
         one.request_id for one in asked
     }

@@ -17,7 +17,7 @@ from waystation.settings import Settings
 def follow_up(session: str = "default") -> TaskRequest:
     """In a window that has room for what is asked, and next to none for more."""
     asked = TaskRequest(question="And?", request_id="r2", session=session)
-    return asked.model_copy(update={"window": (first_turn(asked) + 20) * 100 // 75 + 1})
+    return asked.replace(window=(first_turn(asked) + 20) * 100 // 75 + 1)
 
 
 async def ended_in(settings: Settings) -> SqlStore:
@@ -39,7 +39,7 @@ async def test_the_window_that_the_refusal_names_has_room(without_server: Settin
     with pytest.raises(BadInput) as refusal:
         await new_row(without_server, store, follow_up())
     least = int(str(refusal.value).rpartition("--window ")[2].removesuffix(" or more").replace(",", ""))
-    row = await new_row(without_server, store, follow_up().model_copy(update={"window": least}))
+    row = await new_row(without_server, store, follow_up().replace(window=least))
     earlier = EarlierTasks(store)
     told = await earlier.named(row, least)
     assert told

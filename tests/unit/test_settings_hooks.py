@@ -46,7 +46,7 @@ async def test_a_worker_calls_what_environment_and_config_file_name(
         async with opened_hooks(Settings()) as hooks:
             assert (type(hooks.before), type(hooks.after), hooks.blocks) == (CommandHook, PostedHook, True)
             assert await hooks.call(EVENT) is None
-            assert await hooks.call(EVENT.model_copy(update={"event": "after"})) is None
+            assert await hooks.call(EVENT.replace(event="after")) is None
         assert [body["event"] for body in server.taken] == ["after"]
     assert Path(f"{config}.told").read_text() == EVENT.body
 

@@ -153,7 +153,7 @@ def test_thinking_that_one_call_could_spend_a_budget_on_is_refused(
 def test_at_another_endpoint_dollars_need_prices_that_somebody_wrote_down(url: str | None, *, refused: bool) -> None:
     request = TaskRequest.model_validate({"question": "What?", "request_id": "r", "budget": {"micro_usd": 9_000_000}})
     settings = Settings.model_validate({"anthropic_base_url": url})
-    written = tuple(price.model_copy(update={"source": "own price file"}) for price in PRICES)
+    written = tuple(price.replace(source="own price file") for price in PRICES)
     assert task_terms(request, settings, written, date(2026, 11, 21)).budget.micro_usd == 9_000_000
     assert (terms(anthropic_base_url=url).budget.tokens is not None) is refused
     if refused:

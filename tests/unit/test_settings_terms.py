@@ -228,7 +228,7 @@ def test_a_small_budget_in_dollars_is_warned_about_for_what_is_kept_for_the_repo
 
 def test_a_ceiling_at_the_budget_or_above_in_a_unit_of_it_is_taken() -> None:
     for ceiling in (Limit(tokens=600_000), Limit(tokens=2_000_000)):
-        assert terms_of(asked().model_copy(update={"ceiling": ceiling}), Settings()).ceiling == ceiling
+        assert terms_of(asked().replace(ceiling=ceiling), Settings()).ceiling == ceiling
 
 
 def test_a_budget_that_nobody_gave_is_in_dollars_where_every_price_is_known_and_else_in_tokens() -> None:

@@ -42,7 +42,7 @@ def test_messages_are_counted_in_the_order_in_which_they_come() -> None:
 
 def test_what_the_store_has_takes_the_place_of_what_has_come() -> None:
     state = sent_twice(MESSAGE, WORDS)
-    kept = state.tellings[0].model_copy(update={"text": "f" * 64})
+    kept = state.tellings[0].replace(text="f" * 64)
     assert after_message(state, kept).tellings == (kept, state.tellings[1])
 
 

@@ -47,7 +47,7 @@ def test_what_an_agent_does_is_one_sentence(doing: Doing, seconds: int, said: st
 
 
 def test_beside_what_it_does_stands_what_it_has_spent() -> None:
-    view = PAUSED.model_copy(update={"doing": (WAITING, Doing(agent="plan", what="model", since=NOON))})
+    view = PAUSED.replace(doing=(WAITING, Doing(agent="plan", what="model", since=NOON)))
     assert doing_text(view, NOON) == [
         "research-1: turn 4, waiting for the model since 0 s; 29,500 of 30,000 tokens so far",
         "plan: waiting for the model since 0 s",
@@ -56,21 +56,21 @@ def test_beside_what_it_does_stands_what_it_has_spent() -> None:
 
 def test_an_agent_that_makes_room_says_so_also_while_nothing_is_heard_of_it() -> None:
     (asking, writing) = PAUSED.progress.steps
-    steps = (asking.model_copy(update={"state": "compacting"}), writing)
-    view = PAUSED.model_copy(update={"progress": PAUSED.progress.model_copy(update={"steps": steps})})
+    steps = (asking.replace(state="compacting"), writing)
+    view = PAUSED.replace(progress=PAUSED.progress.replace(steps=steps))
     assert doing_text(view, NOON) == ["research-1: compacting its context"]
-    assert len(doing_text(view.model_copy(update={"doing": (WAITING,)}), NOON)) == 1
+    assert len(doing_text(view.replace(doing=(WAITING,)), NOON)) == 1
 
 
 def test_a_task_on_its_way_says_since_when_and_when_it_was_last_heard_of() -> None:
-    begun = PAUSED.model_copy(update={"submitted_at": NOON - timedelta(minutes=2)})
+    begun = PAUSED.replace(submitted_at=NOON - timedelta(minutes=2))
     later = NOON + timedelta(seconds=3_704)
     assert follow.life_text(PAUSED, NOON) == "paused"
-    assert follow.life_text(begun.model_copy(update={"doing": (WAITING,)}), later) == (
+    assert follow.life_text(begun.replace(doing=(WAITING,)), later) == (
         "paused, submitted 1 h 3 min ago; last sign of life 4 s ago"
     )
-    over = begun.progress.model_copy(update={"phase": TaskPhase.DONE})
-    assert follow.life_text(begun.model_copy(update={"progress": over}), NOON) == ""
+    over = begun.progress.replace(phase=TaskPhase.DONE)
+    assert follow.life_text(begun.replace(progress=over), NOON) == ""
 
 
 def test_where_nothing_can_be_redrawn_a_sign_of_life_is_printed_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_where_nothing_can_be_redrawn_a_sign_of_life_is_printed_now_and_then(mon
     screen = follow.Screen()
     for seconds in range(0, 44, 4):
         clock[0] = NOON + timedelta(seconds=seconds)
-        screen.show(PAUSED.model_copy(update={"doing": (WAITING,)}))
+        screen.show(PAUSED.replace(doing=(WAITING,)))
     signs = [line for line in said if "waiting for the model" in line]
     assert [line.split("since ")[1].split(";")[0] for line in signs] == ["16 s", "32 s"]
     assert said[-2] == "paused; last sign of life 0 s ago; 41,200 of 200,000 tokens spent"
@@ -121,13 +121,11 @@ def test_what_is_shown_as_spent_is_never_less_than_a_leg_has_told_and_what_is_he
 ) -> None:
     """The store has all that the workflow counts, but for calls that it takes to be answered yet."""
     limit, now = Limit(tokens=200_000), RunTotals(usage=known.usage + more.usage, possibly_billed=more.possibly_billed)
-    progress = PAUSED.progress.model_copy(
-        update={
-            "phase": TaskPhase.WORKING,
-            "totals": known,
-            "budget": BudgetProgress(limit=limit, spent=known.spent, reserved=Amount(tokens=reserved)),
-            "steps": (step("research-1", "working", spent=known.spent), step("writing", "waiting")),
-        }
+    progress = PAUSED.progress.replace(
+        phase=TaskPhase.WORKING,
+        totals=known,
+        budget=BudgetProgress(limit=limit, spent=known.spent, reserved=Amount(tokens=reserved)),
+        steps=(step("research-1", "working", spent=known.spent), step("writing", "waiting")),
     )
     seen = spending(progress, {"research-1": now})
     assert seen.budget.spent == seen.totals.spent

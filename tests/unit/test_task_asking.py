@@ -128,7 +128,7 @@ def test_a_refused_answer_changes_nothing_but_the_list_of_refusals_which_is_boun
     refused = approve(standing_of(state), "yes", NOON)
     assert isinstance(refused, Refusal)
     after = state.answered(refused)
-    assert after == state.with_(refusals=(refused,))
+    assert after == state.replace(refusals=(refused,))
     for number in range(SHOWN_REFUSALS + 5):
         after = after.answered(Refusal(signal="deny_budget", reason=str(number), at=NOON))
     assert [refusal.reason for refusal in after.refusals] == [str(n) for n in range(5, SHOWN_REFUSALS + 5)]

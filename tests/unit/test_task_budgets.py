@@ -169,7 +169,7 @@ def test_a_request_says_what_finishing_may_take_by_the_steps_to_come_and_the_pac
 
 
 def test_a_share_that_a_person_gave_is_reserved_whole_and_lent_to_nobody() -> None:
-    given = PLAN.model_copy(update={"steps": (*PLAN.steps[:3], PLAN.steps[3].model_copy(update={"share": "25k"}))})
+    given = PLAN.replace(steps=(*PLAN.steps[:3], PLAN.steps[3].replace(share="25k")))
     state = TaskState(account=Account(limit=Limit(tokens=85_000)), floor=FLOOR)
     state = state.planned(given, RunTotals(), (), Limit(tokens=90_000)).started(PLAN.step("research-1"), REF, TERMS)
     assert [held.tokens for held in state.account.reserved.values()] == [20_000, 20_000, 20_000, 25_000]
@@ -182,7 +182,7 @@ def test_a_share_that_a_person_gave_is_reserved_whole_and_lent_to_nobody() -> No
 
 
 def test_shares_of_a_plan_that_came_from_elsewhere_and_do_not_fit_are_even_and_noted() -> None:
-    given = PLAN.model_copy(update={"steps": (*PLAN.steps[:3], PLAN.steps[3].model_copy(update={"share": "90k"}))})
+    given = PLAN.replace(steps=(*PLAN.steps[:3], PLAN.steps[3].replace(share="90k")))
     state = TaskState(account=Account(limit=Limit(tokens=80_000))).planned(given, RunTotals(), (), Limit(tokens=90_000))
     assert [held.tokens for held in state.account.reserved.values()] == [20_000] * 4
     assert state.notes == (UNFIT_SHARES,)
@@ -199,7 +199,7 @@ def test_an_agent_waits_while_another_goes_on_that_cannot_leave_enough_and_asks_
     assert may_be_handed_back(state, "research-1")
     ended = after_leg(state, other, Finished(standing=standing(Amount(tokens=20_000))))
     assert not may_be_handed_back(ended, "research-1")
-    assert not may_be_handed_back(state.with_(floor=None), "research-1"), "nobody lends"
+    assert not may_be_handed_back(state.replace(floor=None), "research-1"), "nobody lends"
 
 
 def test_a_step_that_begins_has_its_share_again_as_far_as_others_have_handed_back() -> None:

@@ -59,13 +59,13 @@ def test_the_earlier_of_two_deadlines_is_that_of_the_request(
 
 def test_raises_that_people_granted_do_not_use_up_those_that_were_authorised_in_advance() -> None:
     request = Approval(request_id="r1-3", agent="r1", asked=Amount(tokens=900), needed=Amount(tokens=900))
-    granted = request.model_copy(update={"request_id": "r1-1", "decision": "approved", "by": "Ada"})
+    granted = request.replace(request_id="r1-1", decision="approved", by="Ada")
     ahead = TopUp(amount=Amount(tokens=900), times=1)
     by_ada = Circumstances(approvals=(granted,), limit=Limit(tokens=10_000))
     answered = authorised(by_ada, request, ahead, NOON)
     assert answered is not None
     assert (answered.by, answered.note) == (IN_ADVANCE, "1 of 1")
-    used = by_ada.model_copy(update={"approvals": (granted, answered)})
+    used = by_ada.replace(approvals=(granted, answered))
     assert authorised(used, request, ahead, NOON) is None
 
 
@@ -73,5 +73,5 @@ def test_raises_that_people_granted_do_not_use_up_those_that_were_authorised_in_
 def test_a_denial_never_brings_a_cancelled_task_back(finish: str) -> None:
     state = asking(working(), "research-1")
     denied = deny(standing_of(state), {"finish": finish}, NOON)
-    cancelled = state.with_(cancelled=True).answered(denied).denied("research-1")
+    cancelled = state.replace(cancelled=True).answered(denied).denied("research-1")
     assert (cancelled.cancelled, cancelled.last_phase) == (True, TaskPhase.CANCELLED)

@@ -177,8 +177,8 @@ def test_the_json_of_a_task_names_dollars_beside_tokens() -> None:
 
 def test_new_versions_of_documents_stand_as_numbers() -> None:
     update = DocumentsUpdate(number=1, given="5a" * 32, by="Ada", updated_at=NOON, kept=True, changed=2, added=1)
-    progress = PAUSED.progress.model_copy(update={"updates": (update,)})
-    (shown,) = task_json(PAUSED.model_copy(update={"progress": progress}), None).model_dump(mode="json")["updates"]
+    progress = PAUSED.progress.replace(updates=(update,))
+    (shown,) = task_json(PAUSED.replace(progress=progress), None).model_dump(mode="json")["updates"]
     assert shown == {
         "number": 1,
         "by": "Ada",

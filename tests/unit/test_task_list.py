@@ -28,7 +28,7 @@ HOUR = timedelta(hours=1)
 
 
 def seen(phase: TaskPhase, title: str, submitted: datetime, ended: datetime | None = None) -> TaskView:
-    progress = PAUSED.progress.model_copy(update={"phase": phase, "title": title})
+    progress = PAUSED.progress.replace(phase=phase, title=title)
     return TaskView(progress=progress, submitted_at=submitted, ended_at=ended)
 
 
@@ -41,7 +41,7 @@ LISTED = (
         NOON - HOUR,
     ),
     seen(TaskPhase.FAILED, "two\nlines \x1b[2J", NOON - 9_000 * HOUR),
-    TaskView(progress=DEAR.model_copy(update={"title": ""})),
+    TaskView(progress=DEAR.replace(title="")),
 )
 
 
@@ -123,11 +123,11 @@ async def _kept(settings: Settings) -> dict[str, str]:
     for days, (question, phase) in enumerate(asked):
         request = TaskRequest(question=question, session="S", request_id=question)
         row = row_of(request, settings, await store.store_id())
-        row = row.model_copy(update={"submitted_at": utc_now() - timedelta(days=3 * days)})
+        row = row.replace(submitted_at=utc_now() - timedelta(days=3 * days))
         await store.register(row, ())
         await store.admit(row.ref.task_id, question)
         if phase is not None:
-            await store.finish(row.ref.task_id, as_stored(row.model_copy(update={"title": question}), phase))
+            await store.finish(row.ref.task_id, as_stored(row.replace(title=question), phase))
         kept[question] = row.ref.task_id
     await store.aclose()
     return kept

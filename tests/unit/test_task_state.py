@@ -170,7 +170,7 @@ def test_what_people_see_of_a_task() -> None:
         passages=3,
         totals=totals(10_000),
     )
-    state = state.with_run(state.runs["research-1"].model_copy(update={"compactions": (outcome,)}))
+    state = state.with_run(state.runs["research-1"].replace(compactions=(outcome,)))
     progress = progress_of(state, REF, TERMS, "Why?")
     assert (progress.phase, progress.legs, progress.title) == (TaskPhase.PAUSED, 2, "Why?")
     assert progress.budget == BudgetProgress(

@@ -51,7 +51,7 @@ def test_what_a_message_keeps_is_what_it_is_measured_to_be_and_a_copy_is_measure
         fresh = Message.model_validate_json(one.model_dump_json())
         tokens, outline = estimate_message(one), one.outline
         assert (estimate_message(one), one.outline) == (tokens, outline) == (estimate_message(fresh), fresh.outline)
-        changed = one.model_copy(update={"blocks": other.blocks})
+        changed = one.replace(blocks=other.blocks)
         assert estimate_message(changed) == estimate_message(other)
         assert changed.outline.calls == other.outline.calls
         # Nobody sees that anything is kept.

@@ -78,5 +78,5 @@ def test_between_two_compactions_a_phase_never_goes_back(names: list[str], place
     seen: list[int] = []
     for length in range(1, len(whole.messages) + 1, 2):
         done = tuple(record for record in records if (record.after or 0) <= length)
-        seen.append(order.index(phase(whole.model_copy(update={"messages": whole.messages[:length], "records": done}))))
+        seen.append(order.index(phase(whole.replace(messages=whole.messages[:length], records=done))))
     assert seen == sorted(seen)

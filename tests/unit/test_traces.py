@@ -203,7 +203,7 @@ def test_a_context_that_was_made_smaller_lies_between_two_legs() -> None:
     told = [*BEGUN, *LEG, *compacted]
     run = run_of(A, told)
     record = Summarised(id="record-1", strategy="window", covered=("contract",), summary=user_text("s", "S"), after=3)
-    run = run.model_copy(update={"transcript": run.transcript.model_copy(update={"records": (record,)})})
+    run = run.replace(transcript=run.transcript.replace(records=(record,)))
     made = spans(task_of(told, runs={A: run}))
     between = span_id_of(TASK, A, "leg", 1)
     assert named(made, "compact research-1").parent == between
@@ -259,7 +259,7 @@ def test_what_nobody_went_on_from_is_told_with_the_end() -> None:
 
 def test_what_was_said_is_in_no_attribute_and_apart_in_the_form_of_the_conventions() -> None:
     made = spans(task_of(WHOLE))
-    bare = [span.model_copy(update={"said": {}}).model_dump_json() for span in made]
+    bare = [span.replace(said={}).model_dump_json() for span in made]
     assert not [text for text in bare if SECRET in text]
     tool, call = [span for span in made if span.said][2:4]
     assert call.said == {
@@ -284,7 +284,7 @@ def test_of_a_task_from_before_there_were_spans_all_goes_out_with_its_next_event
     events = task_of(WHOLE).events
     place = TracePlace(tenant="tenant", since=5, sent=5, upto=len(events), tasks=(TASK,))
     assert place.gone(events) == 0
-    assert place.model_copy(update={"sent": 8}).gone(events) == 8
+    assert place.replace(sent=8).gone(events) == 8
 
 
 def piece(kind: str, agent: str, number: int) -> list[Told]:
@@ -336,7 +336,7 @@ def test_what_was_finished_once_stays_as_it_was_however_the_task_goes_on(told: l
     whole, upto = task_of(told), min(cut, len(told))
     before = spans(task_of(told[:upto]))
     assert before == tuple(span for span in spans(whole) if span.number <= upto)
-    fresh = spans(whole.model_copy(update={"runs": {a: whole.runs[a] for a in touched(whole.events, upto)}}), upto)
+    fresh = spans(whole.replace(runs={a: whole.runs[a] for a in touched(whole.events, upto)}), upto)
     assert (*before, *fresh) == spans(whole), "those of agents that were touched are enough"
 
 
@@ -350,4 +350,4 @@ def test_every_committed_turn_is_one_span_and_every_parent_is_there_at_the_end(t
     assert {span.parent for span in made} - {""} <= set(ids)
     assert {link.span_id for span in made for link in span.links} <= set(ids)
     assert all(span.start <= span.end for span in made)
-    assert SECRET not in "".join(span.model_copy(update={"said": {}}).model_dump_json() for span in made)
+    assert SECRET not in "".join(span.replace(said={}).model_dump_json() for span in made)

@@ -40,8 +40,8 @@ def test_what_the_user_demanded_in_hidden_messages_stands_in_the_marker() -> Non
 
 def test_a_marker_over_a_marker_carries_its_demands_on() -> None:
     over = truncated(talk("Never touch branch {}."))
-    over = over.model_copy(
-        update={"messages": (*over.messages, *(says(f"n{n}", prose(1_500)) for n in range(4)), user_text("n9", "On."))}
+    over = over.replace(
+        messages=(*over.messages, *(says(f"n{n}", prose(1_500)) for n in range(4)), user_text("n9", "On."))
     )
     again = truncated(over)
     assert sum("are hidden here" in message.text for message in view(again)) == 1

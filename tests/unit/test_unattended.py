@@ -87,7 +87,7 @@ def test_what_was_authorised_is_granted_as_often_as_it_was_and_under_that_name()
         assert granted is not None
         assert (granted.decision, granted.by, granted.granted) == ("approved", IN_ADVANCE, TWICE.amount)
         assert granted.note == f"{number} of 2"
-        standing = standing.model_copy(update={"approvals": (*standing.approvals, granted)})
+        standing = standing.replace(approvals=(*standing.approvals, granted))
     assert authorised(standing, REQUEST, TWICE, NOW) is None
 
 

@@ -38,7 +38,7 @@ def test_a_record_is_appended_as_one_commit() -> None:
     after = with_record(before, truncated("x", "m2", "m3"))
     assert after.version == before.version + 1
     assert after.messages == before.messages
-    placed = truncated("x", "m2", "m3").model_copy(update={"after": len(before.messages)})
+    placed = truncated("x", "m2", "m3").replace(after=len(before.messages))
     assert after.records == (placed,)
 
 
@@ -74,7 +74,7 @@ def test_a_record_of_which_nothing_is_visible_changes_nothing() -> None:
 
 def test_messages_that_arrive_meanwhile_are_the_tail() -> None:
     before = with_record(working(2), summarised("x", "m2", "m3"))
-    after = before.model_copy(update={"messages": (*before.messages, user_text("m6", "And this?"))})
+    after = before.replace(messages=(*before.messages, user_text("m6", "And this?")))
     assert ids(after) == ["m1", "s-x", "m4", "m5", "m6"]
 
 

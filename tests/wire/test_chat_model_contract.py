@@ -190,7 +190,7 @@ async def test_what_was_said_and_done_is_sent_back(kind: Kind) -> None:
     )
     server = kind.server([scripted_reply(Text(text="Fine."), model=MODEL)])
     tool = ToolSpec(name="search", description="Search.", input_schema={"type": "object"})
-    asked = REQUEST.model_copy(update={"messages": (*talk, user_text("s1", "half is left")), "tools": (tool,)})
+    asked = REQUEST.replace(messages=(*talk, user_text("s1", "half is left")), tools=(tool,))
     await kind.asking(server).complete(asked)
     sent = json.dumps(server.bodies[0], ensure_ascii=False)
     for words in ("What changed?", "I look.", "t1", "search", "Größe", "4.1 m", "Go on.", "half is left", "Work."):
@@ -233,7 +233,7 @@ async def test_counting_tokens_is_repeatable_grows_with_the_request_and_says_not
     said = scripted_reply(Text(text="Fine."), model=MODEL)
     model = kind.made([said])
     tool = ToolSpec(name="search", description="Search the documents. " * 5, input_schema={"type": "object"})
-    longer = REQUEST.model_copy(update={"tools": (tool,)})
+    longer = REQUEST.replace(tools=(tool,))
     counted, more = await model.count_tokens(REQUEST), await model.count_tokens(longer)
     if kind.counts:
         assert counted is not None
@@ -259,7 +259,7 @@ async def test_who_has_no_credentials_or_others_is_rejected_and_told_so(
     monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "EnvironmentCredential")
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     there = {"bedrock": "eu-north-1", "mantle": "eu-north-1"}  # AWS's library keeps what it found for a region
-    elsewhere = kind.endpoint.model_copy(update={"region": there.get(kind.endpoint.kind, kind.endpoint.region)})
+    elsewhere = kind.endpoint.replace(region=there.get(kind.endpoint.kind, kind.endpoint.region))
     with pytest.raises(ModelRejected, match=r"not accepted|no credentials"):
         await kind._replace(endpoint=elsewhere).made([scripted_reply(Text(text="Fine."))]).complete(REQUEST)
 
@@ -267,6 +267,6 @@ async def test_who_has_no_credentials_or_others_is_rejected_and_told_so(
 @pytest.mark.parametrize("kind", ["bedrock", "mantle"], indirect=True)
 async def test_a_signature_for_another_region_is_refused(kind: Kind) -> None:
     assert kind.endpoint is not None
-    elsewhere = kind.endpoint.model_copy(update={"region": "us-east-2"})
+    elsewhere = kind.endpoint.replace(region="us-east-2")
     with pytest.raises(ModelRejected, match="not accepted"):
         await kind._replace(endpoint=elsewhere).made([scripted_reply(Text(text="Fine."))]).complete(REQUEST)

@@ -145,12 +145,12 @@ async def looped(model: str, thinking: int | None, *changed: Message) -> tuple[S
     client = anthropic_model("key", "http://model.test", server.http_client())
     asked = ModelRequest(
         model=model, system="Work.", messages=(user_text("m1", "Why?"),), tools=(SEARCH,), max_output=4_096
-    ).model_copy(update={"thinking": thinking})
+    ).replace(thinking=thinking)
     reply = await client.complete(asked)
     result = Message(id="m3", role="user", blocks=(ToolResult(tool_use_id="c1", content="4.1 m"),))
     before = changed or (*asked.messages, Message(id="m2", role="assistant", blocks=reply.blocks))
     try:
-        await client.complete(asked.model_copy(update={"messages": (*before, result)}))
+        await client.complete(asked.replace(messages=(*before, result)))
     except ModelRejected as error:
         return server, [str(error)]
     return server, []

@@ -38,7 +38,7 @@ METHODS: dict[str, dict[str, Any]] = {"tasks/get": {}, "tasks/update": {"inputRe
 
 @pytest.fixture
 def settings(without_server: Settings) -> Settings:
-    return without_server.model_copy(update={"offline": True})
+    return without_server.replace(offline=True)
 
 
 @asynccontextmanager
@@ -55,7 +55,7 @@ async def ended(settings: Settings, task: str, phase: TaskPhase, *notes: str) ->
     row = await store.task(task, reader_of(settings.tenant))
     assert row.progress is not None
     report = row.progress.report if phase == TaskPhase.FAILED else None
-    await store.finish(task, row.progress.model_copy(update={"phase": phase, "report": report, "notes": notes}))
+    await store.finish(task, row.progress.replace(phase=phase, report=report, notes=notes))
     await store.aclose()
 
 

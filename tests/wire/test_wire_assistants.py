@@ -68,7 +68,7 @@ By hand.
 
 @pytest.fixture
 def settings(without_server: Settings) -> Settings:
-    return without_server.model_copy(update={"offline": True})
+    return without_server.replace(offline=True)
 
 
 async def keep_report(settings: Settings) -> str:
@@ -78,7 +78,7 @@ async def keep_report(settings: Settings) -> str:
     row = await store.task(task, reader_of(settings.tenant))
     assert row.progress is not None
     report = await store.put_text(REPORT, row.ref.reader)
-    await store.finish(task, row.progress.model_copy(update={"report": report, "reports": ()}))
+    await store.finish(task, row.progress.replace(report=report, reports=()))
     await store.aclose()
     return task
 

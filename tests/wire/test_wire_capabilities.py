@@ -15,7 +15,7 @@ NOTE = ToolSpec(name="note", description="Keep a note.", input_schema={"type": "
 REQUEST = ModelRequest(
     model=MODEL, system="You research.", messages=(user_text("m1", "What?"),), tools=(NOTE,), max_output=900
 )
-FORCED = REQUEST.model_copy(update={"require_tool": "note"})
+FORCED = REQUEST.replace(require_tool="note")
 
 
 async def sent(request: ModelRequest, capable: Capabilities) -> dict[str, JsonValue]:
@@ -52,7 +52,7 @@ async def test_an_endpoint_that_does_not_count_is_never_asked_to() -> None:
     model = anthropic_model("key", URL, server.http_client(), endpoint=endpoint)
     assert await model.count_tokens(REQUEST) is None
     assert not server.requests
-    assert await model.count_tokens(REQUEST.model_copy(update={"model": "another"}))
+    assert await model.count_tokens(REQUEST.replace(model="another"))
     assert len(server.requests) == 1
 
 

@@ -224,7 +224,7 @@ async def test_a_one_shot_call_has_no_marks() -> None:
     tool = ToolSpec(name="search", description="Search.", input_schema={"type": "object"})
     request = ModelRequest(model="claude-opus-5", system="Be brief.", messages=TOOL_LOOP, tools=(tool,), max_output=20)
     assert "cache_control" in json.dumps(await sent(request))
-    assert "cache_control" not in json.dumps(await sent(request.model_copy(update={"one_shot": True})))
+    assert "cache_control" not in json.dumps(await sent(request.replace(one_shot=True)))
 
 
 async def test_the_provider_is_asked_why_it_could_not_read_the_last_prefix_and_nobody_else() -> None:

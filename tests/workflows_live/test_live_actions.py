@@ -222,9 +222,7 @@ async def test_where_nobody_is_asked_the_call_is_refused_at_once_and_the_task_sa
     server: Client, tmp_path: Path, redactor: PresidioRedactor, mode: Mode
 ) -> None:
     terms = delegating()
-    unasked = terms.model_copy(
-        update={"mode": mode, "agent": terms.agent.model_copy(update={"hard": True, "delegation": None})}
-    )
+    unasked = terms.replace(mode=mode, agent=terms.agent.replace(hard=True, delegation=None))
     async with post(server, tmp_path, redactor, ONE) as at, working(server, at.parts):
         await at.counter.submit(under=unasked)
         progress = await at.task.result()
@@ -260,7 +258,7 @@ async def test_at_their_deadline_calls_are_refused_together_or_wait_on_as_was_de
     server: Client, tmp_path: Path, redactor: PresidioRedactor, then: Literal["partial", "wait"]
 ) -> None:
     decided = Unattended(answer_within=timedelta(seconds=1), then=then)
-    terms = delegating().model_copy(update={"unattended": decided})
+    terms = delegating().replace(unattended=decided)
     async with post(server, tmp_path, redactor, TWO) as at, working(server, at.parts):
         await at.counter.submit(under=terms)
         if then == "wait":

@@ -54,6 +54,6 @@ async def test_who_follows_a_task_is_told_that_its_platform_was_stopped_though_a
             with pytest.raises(Unreachable, match="no Temporal server runs here, and none is named"):
                 await client.cancel(task)
             again = ProcessMark.of(os.getpid())
-            write_run_file(settings.run_file, run.model_copy(update={"server": again, "workers": again}))
+            write_run_file(settings.run_file, run.replace(server=again, workers=again))
             assert len((await client.progress(task)).progress.approvals) == 2
     assert asked

@@ -83,7 +83,7 @@ async def test_all_that_ask_for_money_are_answered_at_once_and_each_is_told(
 ) -> None:
     ceiling = Limit(tokens=(tight().budget.tokens or 0) + 1_500)  # what one leaves of it is too little for the other
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
-        await counter.submit(under=tight().model_copy(update={"ceiling": ceiling}))
+        await counter.submit(under=tight().replace(ceiling=ceiling))
         asking = await until_both_ask(counter.task())
         task, (first, second) = asking.task_id, [approval.request_id for approval in asking.approvals]
         code, out, told = await printed(capsys, "approve", task, "--all", "--add", "1k", "--by", "Ada", "--json")

@@ -74,18 +74,16 @@ async def test_whole_tasks_only_add_to_what_was_sent_between_two_compactions(
     server: Client, tmp_path: Path, redactor: PresidioRedactor
 ) -> None:
     model = Binding(Busy())
-    agent = ROOMY.model_copy(
-        update={
-            "model": "claude-sonnet-5-5",
-            "window": WINDOW,
-            "trigger": WINDOW * 3 // 4,
-            "target": WINDOW * 3 // 8,
-            "turn_limit": 5,
-            "max_output": 4_000,
-            "delegation": DelegationTerms(depth=1, width=2),
-        }
+    agent = ROOMY.replace(
+        model="claude-sonnet-5-5",
+        window=WINDOW,
+        trigger=WINDOW * 3 // 4,
+        target=WINDOW * 3 // 8,
+        turn_limit=5,
+        max_output=4_000,
+        delegation=DelegationTerms(depth=1, width=2),
     )
-    under = terms(budget=9_000_000, agent_budget=2_000_000).model_copy(update={"agent": agent})
+    under = terms(budget=9_000_000, agent_budget=2_000_000).replace(agent=agent)
     task_id = task_id_of(request())
     async with at_work(server, tmp_path, redactor, model) as counter:
         await counter.submit(under=under, documents=DOCUMENTS)

@@ -70,7 +70,7 @@ async def test_a_request_says_where_no_grant_fits_under_the_ceiling_and_other_un
     server: Client, tmp_path: Path, redactor: PresidioRedactor
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
-        await counter.submit(under=tight().model_copy(update={"ceiling": Limit(tokens=TIGHT_BUDGET + 2)}))
+        await counter.submit(under=tight().replace(ceiling=Limit(tokens=TIGHT_BUDGET + 2)))
         task = counter.task()
         await until_asked(task, 2)
         shown = await details(task)
@@ -116,7 +116,7 @@ async def test_nobody_is_asked_while_another_agent_goes_on_although_it_cannot_le
 ) -> None:
     gate = Gate(Call("tides", 6))
     under = terms(budget=CALL_TOKENS + len(CREW_PLAN.steps) * RESEARCH_TOKENS)
-    under = under.model_copy(update={"floor": Amount(tokens=RESEARCH_TOKENS)})
+    under = under.replace(floor=Amount(tokens=RESEARCH_TOKENS))
     async with at_work(server, tmp_path, redactor, WideHarbours(gate)) as counter:
         await counter.submit(under=under)
         task = counter.task()

@@ -255,9 +255,9 @@ async def test_of_two_tasks_that_fit_one_by_one_one_is_begun(
         budget=Limit(tokens=300_000),
         request_id="one",
     )
-    paged = outside.model_copy(update={"page": "https://research.example.org"})
+    paged = outside.replace(page="https://research.example.org")
     async with at_work(server, tmp_path, redactor, Crew()), room(paged) as there:
-        wishes = [given, given.model_copy(update={"request_id": "two"})]
+        wishes = [given, given.replace(request_id="two")]
         halls = [there.assistant(budget=Limit(tokens=500_000)) for _ in wishes]
         found = await asyncio.gather(
             *(hall.hand_in(wish) for hall, wish in zip(halls, wishes, strict=True)), return_exceptions=True

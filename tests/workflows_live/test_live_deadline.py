@@ -28,7 +28,7 @@ async def server() -> AsyncIterator[WorkflowEnvironment]:
 
 
 def within_a_week(decided: Unattended) -> TaskTerms:
-    return tight().model_copy(update={"unattended": decided.model_copy(update={"answer_within": WEEK})})
+    return tight().replace(unattended=decided.replace(answer_within=WEEK))
 
 
 def decisions(progress: TaskProgress) -> dict[str, str]:

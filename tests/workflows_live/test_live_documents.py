@@ -51,7 +51,7 @@ def remembering(server: TemporalClient, request_id: str) -> WorkflowHandle[Remem
 
 async def delivered(server: TemporalClient, counter: Counter, request_id: str, characters: int) -> Remembering:
     """A task that has ended, with its documents in memory."""
-    under = terms().model_copy(update={"remembered_characters": characters})
+    under = terms().replace(remembered_characters=characters)
     await counter.submit(request(request_id), under, [PILOT])
     await counter.task(request_id).result()
     return await remembering(server, request_id).result()
@@ -131,7 +131,7 @@ async def test_documents_that_a_task_is_given_while_it_works_come_into_memory_wh
     gate = Gate(Call("harbours", 3))
     async with opened_parts(tmp_path, PlainRedactor({}), Crew(before=gate)) as parts, working(server, parts):
         counter = Counter(server, parts.store)
-        under = terms().model_copy(update={"remembered_characters": 1_000})
+        under = terms().replace(remembered_characters=1_000)
         await counter.submit(request("first"), under, documents=())
         await gate.reached.wait()
         await give(counter, counter.task(), folder_with(tmp_path / "docs", buoys="One white beacon."))
@@ -147,7 +147,7 @@ async def test_a_task_that_ends_again_while_its_documents_are_read_has_them_read
     crew, redactor = Crew(), Holding()
     async with opened_parts(tmp_path, redactor, crew) as parts, working(server, parts):
         counter = Counter(server, parts.store)
-        await counter.submit(request("first"), terms().model_copy(update={"remembered_characters": 1_000}), [PILOT])
+        await counter.submit(request("first"), terms().replace(remembered_characters=1_000), [PILOT])
         await counter.task().result()
         await redactor.reached.wait()
         first = await remembering(server, "first").describe()

@@ -21,7 +21,7 @@ async def test_a_task_that_is_cancelled_before_a_worker_saw_it_ends_with_a_repor
 ) -> None:
     crew = Crew()
     async with opened_parts(tmp_path, redactor, crew) as parts:
-        start = (await admitted(parts.store, terms())).model_copy(update={"forked": forked})
+        start = (await admitted(parts.store, terms())).replace(forked=forked)
         task = await server.start_workflow(TaskWorkflow.run, start, id=start.ref.task_id, task_queue=WORKFLOWS_QUEUE)
         await task.cancel()
         async with working(server, parts):

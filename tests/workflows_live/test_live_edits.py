@@ -51,8 +51,8 @@ def paused_terms() -> TaskTerms:
     """Each researcher pauses after five calls, with `LEFT`, and its task has no rest."""
     share = 5 * CALL_TOKENS + LEFT
     under = terms(budget=CALL_TOKENS + len(CREW_PLAN.steps) * share, agent_budget=share)
-    agent = under.agent.model_copy(update={"primers": 1, "recents": 4, "output_floor": REPLY_TOKENS + 10})
-    return under.model_copy(update={"agent": agent})
+    agent = under.agent.replace(primers=1, recents=4, output_floor=REPLY_TOKENS + 10)
+    return under.replace(agent=agent)
 
 
 async def progress_of(task: Task) -> TaskProgress:

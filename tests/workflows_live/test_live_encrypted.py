@@ -199,7 +199,7 @@ async def test_a_worker_without_the_key_says_so_and_the_work_goes_on_when_one_ha
     server: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture, settings: Settings, there: str
 ) -> None:
     right = await client_with(server, WITH_KEY)
-    wrong = await client_with(server, settings.model_copy(update={"home": tmp_path}))
+    wrong = await client_with(server, settings.replace(home=tmp_path))
     await limit(right, 70_000)
 
     async def told() -> bool:

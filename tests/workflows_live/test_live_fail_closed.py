@@ -95,7 +95,7 @@ async def test_by_setting_a_person_is_asked_and_a_denial_ends_the_step_with_what
     server: TemporalClient, settings: Settings
 ) -> None:
     crew = Crew()
-    async with at_work(server, settings.model_copy(update={"redaction_failure": "pause"}), crew) as counter:
+    async with at_work(server, settings.replace(redaction_failure="pause"), crew) as counter:
         await counter.submit(documents=DOCUMENTS)
 
         async def asked(number: int) -> bool:
@@ -149,7 +149,7 @@ async def test_a_text_whose_redaction_hangs_twice_is_put_aside_without_another_a
 
     monkeypatch.setattr("waystation.adapters.presidio.search.hits_of_the_whole", hanging)
     documents = (SourceDocument(name="pilot.md", text=f"Keep to starboard.\n{HANGS}\n"),)
-    hurried = settings.model_copy(update={"redaction_seconds": 2})
+    hurried = settings.replace(redaction_seconds=2)
     async with at_work(server, hurried, crew) as counter:
         task_id = (await counter.submit(documents=documents)).task_id
         progress = await counter.task().result()

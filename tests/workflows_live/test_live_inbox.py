@@ -94,8 +94,8 @@ async def test_several_requests_of_a_task_are_denied_in_one_moment(
 async def test_where_approvers_are_named_nobody_else_answers_however_they_come(
     server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
 ) -> None:
-    held, named = Held(), WITH_KEY.model_copy(update={"approvers": ("Ada Lovelace",)})
-    mine = outside.model_copy(update={"key": WITH_KEY.key})
+    held, named = Held(), WITH_KEY.replace(approvers=("Ada Lovelace",))
+    mine = outside.replace(key=WITH_KEY.key)
     keys = ApiKeys(tmp_path / "api-keys.json")
     (_, ada), (_, grace) = (keys.make(name, mine.tenant, "approve", NOON) for name in ("Ada Lovelace", "Grace"))
     async with at_work(

@@ -61,20 +61,18 @@ def grown(state: TaskState) -> TaskState:
         for name in names
     ]
     ended = [HandedBack(id=name, call_id=f"call-{name}", partial=True, reason="it was lost; " * 20) for name in names]
-    parent = parent.model_copy(update={"orders": tuple(orders), "handed_back": tuple(ended)})
+    parent = parent.replace(orders=tuple(orders), handed_back=tuple(ended))
     subagents = {
-        name: parent.model_copy(
-            update={
-                "run": parent.run.model_copy(update={"step_id": name}),
-                "orders": (),
-                "handed_back": (),
-                "totals": RunTotals(),
-            }
+        name: parent.replace(
+            run=parent.run.replace(step_id=name),
+            orders=(),
+            handed_back=(),
+            totals=RunTotals(),
         )
         for name in names
     }
     runs = {
-        name: _compacted(run).model_copy(update={"phase": "delivered"})
+        name: _compacted(run).replace(phase="delivered")
         for name, run in {**state.runs, "harbours": parent, **subagents}.items()
     }
     approvals = tuple(
@@ -92,7 +90,7 @@ def grown(state: TaskState) -> TaskState:
         for number in range(1, APPROVALS + 1)
     )
     notes = tuple(note for run in runs.values() for note in run.notes)
-    return state.with_(runs=runs, approvals=approvals, notes=(*state.notes, *notes))
+    return state.replace(runs=runs, approvals=approvals, notes=(*state.notes, *notes))
 
 
 async def grow(counter: Counter) -> TaskRow:
@@ -104,7 +102,7 @@ async def grow(counter: Counter) -> TaskRow:
     state = TaskState.model_validate_json(await counter.store.get_text(str(row.progress.state), ANYONE))
     large = grown(state).model_dump_json()
     assert len(large) > 1_200_000
-    stored = row.progress.model_copy(update={"state": await counter.store.put_text(large, row.ref.reader)})
+    stored = row.progress.replace(state=await counter.store.put_text(large, row.ref.reader))
     await counter.store.finish(row.ref.task_id, stored)
     return row
 
@@ -167,9 +165,9 @@ async def test_a_task_that_would_send_too_large_a_payload_fails_where_people_see
 ) -> None:
     one = PRICES[0]
     count = int(1.2 * MAX_PAYLOAD_BYTES) // len(one.model_dump_json())
-    prices = tuple(one.model_copy(update={"model": f"model-{number:06d}"}) for number in range(count))
+    prices = tuple(one.replace(model=f"model-{number:06d}") for number in range(count))
     long = terms()
-    long = long.model_copy(update={"agent": long.agent.model_copy(update={"prices": prices})})
+    long = long.replace(agent=long.agent.replace(prices=prices))
     async with at_work(server, tmp_path, PlainRedactor({}), Crew()) as counter:
         with pytest.raises(BadInput, match=f"{TOO_LARGE}: the input of Task would carry"):
             await counter.submit(under=long)

@@ -36,8 +36,8 @@ async def kept(server: TemporalClient, tmp_path: Path, monkeypatch: pytest.Monke
         run = RunRef(store_id=await store.store_id(), step_id="research-1", role="research", **own)
         await store.open_run(run)
         fence = await store.take_fence(run.run_id)
-        one = passage("0b9f4c3e-8d55-5d0c-9d0b-1f2d6c0a7e11").model_copy(
-            update={"tenant": tenant_hash("local"), "text": SAID, "run_id": fence.run_id}
+        one = passage("0b9f4c3e-8d55-5d0c-9d0b-1f2d6c0a7e11").replace(
+            tenant=tenant_hash("local"), text=SAID, run_id=fence.run_id
         )
         await store.commit_compaction(fence, 0, summary(), [one], None)
 

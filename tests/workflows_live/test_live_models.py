@@ -30,12 +30,12 @@ def by_role(**working: Working) -> TaskTerms:
                 **own._asdict(),
                 "max_output": ASIDE + 200,
                 "output_floor": ASIDE + 50,
-                "prices": (*given.agent.prices, CREW_PRICE.model_copy(update={"model": own.model})),
+                "prices": (*given.agent.prices, CREW_PRICE.replace(model=own.model)),
             }
         )
         for role, own in working.items()
     }
-    return given.model_copy(update={"by_role": agents})
+    return given.replace(by_role=agents)
 
 
 async def test_each_model_works_for_its_role_and_stands_on_the_bill_with_what_it_did(

@@ -129,8 +129,8 @@ async def test_in_mode_soft_the_writer_still_has_its_reserve_when_research_has_s
 ) -> None:
     reserve = Amount(tokens=CALL_TOKENS * (len(MOVES["submit_report"]) + 1))
     budget = WORK_TOKENS - 4 * CALL_TOKENS
-    given = terms(budget=budget, agent_budget=SHARE, mode=Mode.SOFT).model_copy(
-        update={"floor": Amount(tokens=CALL_TOKENS), "minimum_reserves": {"writing": reserve}}
+    given = terms(budget=budget, agent_budget=SHARE, mode=Mode.SOFT).replace(
+        floor=Amount(tokens=CALL_TOKENS), minimum_reserves={"writing": reserve}
     )
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(under=given)

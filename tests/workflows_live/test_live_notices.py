@@ -231,7 +231,7 @@ async def test_a_webhook_that_refuses_shows_in_its_own_workflow_and_fails_no_tas
 
 
 async def test_a_deadline_that_passes_is_told(server: Client, tmp_path: Path, redactor: PresidioRedactor) -> None:
-    decided = tight().model_copy(update={"unattended": Unattended(answer_within=timedelta(milliseconds=200))})
+    decided = tight().replace(unattended=Unattended(answer_within=timedelta(milliseconds=200)))
     async with (
         running_webhook() as webhook,
         at_work(server, tmp_path, redactor, Crew(), settings=telling(webhook)) as counter,
@@ -248,9 +248,7 @@ async def test_a_deadline_that_passes_is_told(server: Client, tmp_path: Path, re
 async def test_an_overdue_request_is_told_once_also_when_its_task_continues_as_new(
     tmp_path: Path, redactor: PresidioRedactor
 ) -> None:
-    decided = tight().model_copy(
-        update={"unattended": Unattended(answer_within=timedelta(milliseconds=200), then="wait")}
-    )
+    decided = tight().replace(unattended=Unattended(answer_within=timedelta(milliseconds=200), then="wait"))
     async with (
         running_webhook() as webhook,
         dev_server("limit.historyCount.suggestContinueAsNew=100") as client,

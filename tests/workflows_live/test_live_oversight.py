@@ -70,7 +70,7 @@ async def test_a_step_that_a_revision_adds_is_done_before_what_needs_it(
     assert "- weigh (analysis, not begun needs harbours, tides) Weigh: Weigh both." in opening
 
 
-ASKING = overseen(reviews=0).model_copy(update={"revision_percent": 5})
+ASKING = overseen(reviews=0).replace(revision_percent=5)
 """An agent of the crew starts with a tenth of its task's budget."""
 
 

@@ -25,7 +25,7 @@ from waystation.files import plan_file
 from waystation.settings import Settings
 from workflows.task import TaskWorkflow
 
-REVIEWED = terms().model_copy(update={"review_plan": True})
+REVIEWED = terms().replace(review_plan=True)
 GOAL = "Read about tides and nothing else."
 
 
@@ -64,11 +64,11 @@ async def test_a_plan_that_a_person_sends_takes_the_place_of_the_one_that_waits(
 ) -> None:
     steps = {step.id: step for step in CREW_PLAN.steps}
     fewer = (
-        steps["tides"].model_copy(update={"goal": GOAL}),
-        steps["weigh"].model_copy(update={"needs": ("tides",)}),
+        steps["tides"].replace(goal=GOAL),
+        steps["weigh"].replace(needs=("tides",)),
         steps["write"],
     )
-    circle = (steps["tides"].model_copy(update={"needs": ("write",)}), *fewer[1:])
+    circle = (steps["tides"].replace(needs=("write",)), *fewer[1:])
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(under=REVIEWED)
         await waiting(counter)
@@ -99,10 +99,10 @@ async def test_agents_start_with_the_shares_that_a_person_gave_and_shares_over_t
 ) -> None:
     def sharing(*shares: str) -> Plan:
         steps = zip(CREW_PLAN.steps, shares, strict=True)
-        return Plan(steps=tuple(step.model_copy(update={"share": share}) for step, share in steps))
+        return Plan(steps=tuple(step.replace(share=share) for step, share in steps))
 
     async with at_work(server, tmp_path, redactor, Crew()) as counter, await Waystation.connect(outside) as client:
-        await counter.submit(under=terms(budget=20_450).model_copy(update={"review_plan": True}))
+        await counter.submit(under=terms(budget=20_450).replace(review_plan=True))
         task_id = (await waiting(counter)).task_id
         with pytest.raises(BadInput, match=r"come to 24,000 tokens, and 20,000 tokens are left for the steps"):
             await client.review_plan(task_id, sharing("12k", "12k", "", ""))
@@ -200,7 +200,7 @@ async def test_a_plan_waits_through_the_end_of_its_workers_and_of_its_history(
 
             await until(went_on)
         async with at_work(server, tmp_path, redactor, Crew()) as counter:
-            fewer = Plan(steps=(CREW_PLAN.steps[0].model_copy(update={"goal": GOAL}), *CREW_PLAN.steps[1:]))
+            fewer = Plan(steps=(CREW_PLAN.steps[0].replace(goal=GOAL), *CREW_PLAN.steps[1:]))
             sent = await kept(counter, fewer)
             await counter.task().signal(REVIEW_PLAN, {"plan": sent, "by": "Ada", "request_id": "plan-1"})
             progress = await counter.task().result()

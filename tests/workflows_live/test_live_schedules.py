@@ -227,8 +227,8 @@ async def test_the_question_of_a_person_who_was_erased_is_asked_no_more_and_the_
     person = "Ada Lovelace"
     async with office(server, settings, Crew()) as platform:
         wish = platform.wish()
-        asked = wish.request.model_copy(update={"question": f"What does {person} say of the bar?"})
-        added = await platform.schedules.add(wish.model_copy(update={"request": asked}))
+        asked = wish.request.replace(question=f"What does {person} say of the bar?")
+        added = await platform.schedules.add(wish.replace(request=asked))
         async with searching(settings, person, "PERSON") as search:
             await erase(search, await search.found(), histories=True, tell=lambda _: None)
         kept = await platform.known("weekly")

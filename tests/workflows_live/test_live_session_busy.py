@@ -197,7 +197,7 @@ async def test_a_session_for_one_task_ends_with_it_and_its_account_is_kept(serve
         await at.session.signal(TASK_FINISHED, Settlement(task_id="task-1", spent=Amount(tokens=300)))
         await at.session.result()
         first = (await at.session.describe()).run_id
-        await at.person().admit(start, SESSION_ID, ref.model_copy(update={"task_id": "task-2"}), patience)
+        await at.person().admit(start, SESSION_ID, ref.replace(task_id="task-2"), patience)
         account = await at.account()
         assert (await at.session.describe()).run_id != first
         assert account == Account(spent=Amount(tokens=300), reserved={"task-2": BUDGET}, limit=Limit())

@@ -39,7 +39,7 @@ async def test_a_task_runs_to_its_report(
         assert progress.budget.spent == Amount(tokens=WORK_TOKENS)
         assert progress.budget.reserved.nothing
         assert stored is not None
-        assert stored.model_copy(update={"state": None}) == progress
+        assert stored.replace(state=None) == progress
         assert progress.report is not None
         assert SAID in await counter.store.get_text(progress.report, ANYONE)
 

@@ -17,7 +17,7 @@ from workflows.task import TaskWorkflow
 
 
 def ahead(decided: Unattended) -> TaskTerms:
-    return tight().model_copy(update={"unattended": decided})
+    return tight().replace(unattended=decided)
 
 
 async def paused(counter: Counter) -> bool:

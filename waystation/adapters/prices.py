@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError,
 
 from waystation.domain.errors import BadInput
 from waystation.domain.models import PRICES, SEARCHES, LongPrompts, Price, Rates, plain_name
-from waystation.domain.value import Input, malformed
+from waystation.domain.value import Value, malformed
 
 EXAMPLE = (
     'price = [{ model = "claude-opus-5-5", '
@@ -36,12 +36,12 @@ class _TypedRates(Rates):
         return output
 
 
-class _TypedLongPrompts(Input):
+class _TypedLongPrompts(Value):
     over: int = Field(gt=0)
     rates: _TypedRates
 
 
-class _TypedPrice(Input):
+class _TypedPrice(Value):
     model: str = Field(min_length=1)
     rates: _TypedRates
     long_prompts: _TypedLongPrompts | None = None
@@ -50,7 +50,7 @@ class _TypedPrice(Input):
     source: str = "own price file"
 
 
-class _PriceFile(Input):
+class _PriceFile(Value):
     price: tuple[_TypedPrice, ...] = Field(min_length=1)
 
 

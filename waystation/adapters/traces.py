@@ -227,10 +227,10 @@ class TraceFeed:
 
     async def _with_transcripts(self, task: TracedTask, reader: OfTask) -> TracedTask:
         runs = {
-            agent: run.model_copy(update={"transcript": await self.store.load(run.transcript.run_id, reader)})
+            agent: run.replace(transcript=await self.store.load(run.transcript.run_id, reader))
             for agent, run in task.runs.items()
         }
-        return task.model_copy(update={"runs": runs})
+        return task.replace(runs=runs)
 
     async def _spoken(self, task: OfTask, span: TraceSpan) -> TraceSpan:
         """With what was said, redacted as titles are, where it was asked for. What cannot be redacted stays here, and
@@ -244,7 +244,7 @@ class TraceFeed:
         try:
             redacted = await self.redactor_of(task).redact(texts, Place.TITLE, task.tenant)
         except RedactionFailed:
-            return span.model_copy(update={"attributes": {**span.attributes, "waystation.said": "not redacted"}})
+            return span.replace(attributes={**span.attributes, "waystation.said": "not redacted"})
         shown = {text: one.text for text, one in zip(texts, redacted, strict=True)}
         if self.people is not None:
             hidden = await self.people.hidden(set(shown.values()), task.tenant)
@@ -252,7 +252,7 @@ class TraceFeed:
         words = {
             name: _json(mapped(body, lambda text: shown.get(text, text), unusual_name)) for name, body in said.items()
         }
-        return span.model_copy(update={"attributes": {**span.attributes, **words}})
+        return span.replace(attributes={**span.attributes, **words})
 
     def _tell(self, *, taken: bool) -> None:
         """Log once that nobody takes spans, and once that somebody does again."""

@@ -199,7 +199,7 @@ class Librarian:
         documents = await self.store.documents(ref.task_id, ref.reader)
         names = await document_names(documents, self.redactor, ref.tenant, place=Place.COMPRESSED)
         if not so_far.slices and not await self.store.begin_documents(ref, names.shown):
-            return so_far.model_copy(update={"done": True})
+            return so_far.replace(done=True)
         if so_far.document == len(documents):
             return _ended(so_far, documents)
         document = names.as_shown[so_far.document]
@@ -215,7 +215,7 @@ class Librarian:
         redacted, readable = await self._redacted(document, ref.reader, slice(so_far.line, end))
         passages = self._passages(so_far, document, redacted)
         if not await self.store.commit_document_passages(ref, passages):
-            return so_far.model_copy(update={"done": True})
+            return so_far.replace(done=True)
         await self.archive.drain(documents_run(ref.task_id))
         size = _size(lines[so_far.line : end])
         return so_far.further(len(passages), size, 0 if readable else size).at_line(end, lines, document.blob)
@@ -268,7 +268,7 @@ def _size(lines: Sequence[str]) -> int:
 def _ended(so_far: Remembering, documents: Sequence[Document]) -> Remembering:
     there = sum(document.characters for document in documents if not document.removed)
     beyond = max(0, there - so_far.characters)
-    return so_far.model_copy(update={"left_out": so_far.left_out + beyond, "done": True})
+    return so_far.replace(left_out=so_far.left_out + beyond, done=True)
 
 
 Progress = Callable[[int, int], None]
@@ -454,7 +454,7 @@ class Recollection:
     async def _embedded(self, query: MemoryQuery) -> MemoryQuery:
         (redacted,) = await self.redactor.redact([query.text], Place.QUERY, query.tenant)
         (dense,) = await self.embedder.embed([meant(redacted.text)], "query")
-        return query.model_copy(update={"text": redacted.text, "dense": dense})
+        return query.replace(text=redacted.text, dense=dense)
 
 
 class _Names(NamedTuple):

@@ -63,9 +63,7 @@ class Auditor:
         texts, said, seen = [await self._redacted(tenant, group) for group in groups]
         return Redaction(
             texts=texts,
-            said={
-                message.id: message.model_copy(update={"blocks": (Text(text=said[message.id]),)}) for message in heard
-            },
+            said={message.id: message.replace(blocks=(Text(text=said[message.id]),)) for message in heard},
             view=seen,
         )
 
@@ -248,7 +246,7 @@ class RecallTrial:
                 passage
                 for place, said in enumerate(by_session(lines).values())
                 for passage in await self._passages(
-                    RUN.model_copy(update={"session": str(place), "step_id": f"session-{place + 1}"}),
+                    RUN.replace(session=str(place), step_id=f"session-{place + 1}"),
                     [line.message for line in said],
                     ended_at(said, place, START),
                 )

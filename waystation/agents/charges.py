@@ -66,7 +66,7 @@ class Affordable:
 
     def saying(self, messages: tuple[Message, ...]) -> "Affordable":
         """With messages that are no longer than those it was fitted with."""
-        return replace(self, request=self.request.model_copy(update={"messages": messages}))
+        return replace(self, request=self.request.replace(messages=messages))
 
 
 @dataclass(frozen=True)
@@ -137,19 +137,19 @@ class MeteredModel:
 
         others = self.model.fallbacks(request.model) if isinstance(self.model, WithFallbacks) else ()
         priced = [one for one in others if left.micro_usd is None or price_of(one, day, prices) is not None]
-        request = request.model_copy(update={"fallbacks": tuple(priced)})
+        request = request.replace(fallbacks=tuple(priced))
         alike = tuple(one for one in priced if family_name(one) == family_name(request.model))
         known = bytes_bound if counted is None else min(bytes_bound, counted.bound(request, tools))
         bound = bounded(known if len(alike) == len(priced) else bytes_bound)
         if not left.covers(bound.worst_case(request.max_output)):
             known = min(known, await self._counted(request) or bytes_bound)
             if known < bytes_bound:
-                request = request.model_copy(update={"fallbacks": alike})
+                request = request.replace(fallbacks=alike)
                 bound = bounded(known)
         room = bound.reply_room(left, request.max_output, floor)
         if room is None:
             return TooDear(bound.shortfall(left, floor))
-        return Affordable(request.model_copy(update={"max_output": room}), bound.worst_case(room), prices, day)
+        return Affordable(request.replace(max_output=room), bound.worst_case(room), prices, day)
 
     async def ask(self, fence: Fence, key: CallKey, call: Affordable) -> tuple[ModelReply, Charge]:
         """Ask once.
@@ -186,7 +186,7 @@ class MeteredModel:
         most = call.request.max_output
         shown = not reply.thought and bool(reply.blocks or reply.usage.prompt)
         said = reply_bound(reply.blocks, most) if shown else most
-        return reply.model_copy(update={"usage": reply.usage.completed(call.worst_case.tokens - most, said)})
+        return reply.replace(usage=reply.usage.completed(call.worst_case.tokens - most, said))
 
 
 def _require_json(value: object) -> None:
@@ -353,7 +353,7 @@ class MeteredSearch:
     async def _answer(self, query: str, most: int) -> Searched:
         """What was found; what the endpoint did not report is reckoned as any search was before it was made."""
         found = await self.web.search(query, most)
-        return found.model_copy(update={"usage": found.usage.completed(SEARCH_INPUT_TOKENS, SEARCH_OUTPUT_TOKENS)})
+        return found.replace(usage=found.usage.completed(SEARCH_INPUT_TOKENS, SEARCH_OUTPUT_TOKENS))
 
     def _priced(self, limit: Limit) -> PricedCall:
         day, model = self.clock().date(), self.web.model

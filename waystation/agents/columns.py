@@ -102,7 +102,7 @@ class ColumnRedactor:
             columns.append(_replaced_in(column, renamed, replaced))
         aside = tuple([result for result in search.results if result.put_aside])
         notes = redaction_notes(*[result for result in search.results if not result.put_aside])
-        return RedactedTable(table.model_copy(update={"columns": tuple(columns)}), notes, aside)
+        return RedactedTable(table.replace(columns=tuple(columns)), notes, aside)
 
     async def _replaced(self, values: Sequence[str], verdict: "_Verdict", tenant: str) -> dict[str, str]:
         """What stands for each value with something private in it."""
@@ -344,7 +344,7 @@ def _replaced_in(column: Cells, renamed: Mapping[str, str], replaced: Mapping[st
         return column
     name, *below = column.values
     values = (renamed.get(name, name), *[replaced.get(value, value) for value in below])
-    return column.model_copy(update={"values": values, "hidden": {}})
+    return column.replace(values=values, hidden={})
 
 
 def _merged(values: Iterable[str], *ways: _Finds) -> _Finds:

@@ -140,7 +140,7 @@ class Job:
         if not self.begun or outcome.status is Status.BLOCKED:
             return outcome
         failed = await self.condenser.hooks.call(self._event.ended(outcome))
-        return outcome.model_copy(update={"notes": (*outcome.notes, failed)}) if failed else outcome
+        return outcome.replace(notes=(*outcome.notes, failed)) if failed else outcome
 
     async def _carried_out(self) -> CompactionOutcome:
         if (record := self._done) is not None:

@@ -133,8 +133,7 @@ class Conversation:
         if not STRATEGIES[self.policy.strategy].restores_files:
             return record
         files = [
-            file.model_copy(update={"changed": self.has_changed(file)})
-            for file in recent_files(self.transcript, record, self.readers)
+            file.replace(changed=self.has_changed(file)) for file in recent_files(self.transcript, record, self.readers)
         ]
         return with_files(self.transcript, record, files, self.measure, self.policy.target)
 

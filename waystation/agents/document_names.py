@@ -109,7 +109,7 @@ async def redact_text(text: str, redactor: Redactor, tenant: str, place: Place) 
     if len(finds) == len(redacted.spans):
         return redacted
     whole = with_placeholders(text, [_one_of(group) for group in _groups(finds)])
-    return whole.model_copy(update={"languages_without_names": redacted.languages_without_names})
+    return whole.replace(languages_without_names=redacted.languages_without_names)
 
 
 def _names_of_places(text: str) -> Iterator[tuple[int, str]]:
@@ -188,7 +188,7 @@ def _united(name: str, results: Sequence[tuple[_Reading, Redacted]]) -> list[Spa
     for reading, result in results:
         for span in result.spans:
             if result.unredacted:
-                return [span.model_copy(update={"start": 0, "end": len(name)})]
+                return [span.replace(start=0, end=len(name))]
             finds += _in_name(reading, span)
     return [_one_of(group) for group in _groups(finds)]
 
@@ -219,7 +219,7 @@ def _in_name(reading: _Reading, span: Span) -> Iterator[_Find]:
 def _one_of(group: Sequence[_Find]) -> Span:
     best = max(group, key=lambda one: one.rank)
     end = max(one.end for one in group)
-    return best.span.model_copy(update={"start": group[0].start, "end": end})
+    return best.span.replace(start=group[0].start, end=end)
 
 
 def _replace_in_name(name: str, spans: Sequence[Span]) -> str:

@@ -155,7 +155,7 @@ async def told_name(name: str, redactor: Redactor, tenant: str) -> str:
 
 
 def _under(name: str, document: Document) -> Document:
-    return document if document.name == name else document.model_copy(update={"name": name})
+    return document if document.name == name else document.replace(name=name)
 
 
 MOST_WITHHELD = 10_000
@@ -272,7 +272,7 @@ class Tables:
 
 def _key(text: TableText, run: RunRef) -> _Key:
     """What is read does not depend on name and heading; and each session has seen for itself what it sees."""
-    same = text.model_copy(update={"name": "", "heading": True})
+    same = text.replace(name="", heading=True)
     return run.tenant, run.session, hashlib.sha256(same.model_dump_json().encode("utf-8", "surrogatepass")).digest()
 
 

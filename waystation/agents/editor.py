@@ -39,7 +39,7 @@ class Rewinder:
         if not any(record.id == record_id for record in transcript.records):
             rewind = taken_back(transcript, message_id, record_id, keep=keep)
             stays = current(with_record(transcript, rewind.record)).messages
-            rewind = rewind.model_copy(update={"handed_in": handed_in_by(stays)})
+            rewind = rewind.replace(handed_in=handed_in_by(stays))
             fence = await self.store.take_fence(run.run_id)
             await self.store.commit_rewind(fence, transcript.version, rewind)
         await self.archive.drain(run.run_id)
@@ -62,7 +62,7 @@ class Rewinder:
         reports = row.progress.versions
         goes_on = {"phase": TaskPhase.WORKING, "reports": reports}
         await self.store.finish(asked.ref.task_id, row.progress.model_copy(update=goes_on))
-        return state.with_(reports=reports)
+        return state.replace(reports=reports)
 
     async def _start_over(self, run: RunRef, record_id: str) -> None:
         transcript = await self.store.load(run.run_id, run.reader)

@@ -273,7 +273,7 @@ class AgentLoop:
         counts = made(
             await work.deliverable(run.run_id, run.reader), await work.notes(run.task_id, run.reader, run.run_id)
         )
-        return outcome.model_copy(update={"standing": outcome.standing.model_copy(update={"made": counts})})
+        return outcome.replace(standing=outcome.standing.replace(made=counts))
 
 
 @dataclass
@@ -411,7 +411,7 @@ def _with_valid_thinking(kept: Message, said: Sequence[Block]) -> Message:
     if changed is None:
         return kept
     left = tuple(block for block in kept.blocks[changed:] if not isinstance(block, Thinking | RedactedThinking))
-    return kept.model_copy(update={"blocks": kept.blocks[:changed] + left})
+    return kept.replace(blocks=kept.blocks[:changed] + left)
 
 
 def _usable(reply: ModelReply) -> tuple[Block, ...]:

@@ -254,7 +254,7 @@ class Reviewer:
             analysis=there.analysis,
         )
         checked = await self.check.check(ref, drafted.text)
-        return drafted.model_copy(update={"failed": checked.failed})
+        return drafted.replace(failed=checked.failed)
 
     async def _answer(
         self, run: RunRef, request: ReviewRequest, opening: Callable[[], Awaitable[str]]

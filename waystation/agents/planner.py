@@ -311,7 +311,7 @@ async def with_safe_titles(plan: Plan, redactor: Redactor, tenant: str, known: C
     ids = await redactor.redact(spelled, Place.TITLE, tenant)
     told = [step.id for step, words, safe in zip(plan.steps, spelled, ids, strict=True) if safe.text != words]
     steps = zip(plan.steps, titles, strict=True)
-    titled = tuple(step.model_copy(update={"title": cut(title.text, _TITLE_CHARACTERS)}) for step, title in steps)
+    titled = tuple(step.replace(title=cut(title.text, _TITLE_CHARACTERS)) for step, title in steps)
     return numbered(Plan(steps=titled), set(told) - set(known))
 
 

@@ -105,7 +105,7 @@ class Probe:
         return await chat.complete(self._named(request))
 
     def _named(self, request: ModelRequest) -> ModelRequest:
-        return request.model_copy(update={"model": self.model})
+        return request.replace(model=self.model)
 
     def _capabilities(self) -> Capabilities:
         return Capabilities.model_validate(self.found)
@@ -293,4 +293,4 @@ def _answered(asked: ModelRequest, reply: ModelReply) -> ModelRequest:
     calls = [block for block in reply.blocks if isinstance(block, ToolUse)]
     results = tuple(ToolResult(tool_use_id=call.id, content="4.1 m at low water") for call in calls)
     said = (Message(id="m2", role="assistant", blocks=reply.blocks), Message(id="m3", role="user", blocks=results))
-    return asked.model_copy(update={"messages": (*asked.messages, *said)})
+    return asked.replace(messages=(*asked.messages, *said))

@@ -248,7 +248,7 @@ class Publisher:
         short = not_holding(composed.failed, composed.citations) if progress.phase is TaskPhase.DONE else ""
         if short:
             short = f"The report is partial: {short}."
-            progress = progress.model_copy(update={"phase": TaskPhase.PARTIAL, "notes": (*progress.notes, short)})
+            progress = progress.replace(phase=TaskPhase.PARTIAL, notes=(*progress.notes, short))
         earlier = progress.reports
         version = ReportVersion(number=len(earlier) + 1, report=report, phase=progress.phase, stored_at=at)
         ended = {"report": report, "reports": (*earlier, version), "state": kept}
@@ -276,7 +276,7 @@ class Publisher:
         shown = [await asyncio.to_thread(checked.called.shown_in, text) for text in (*sections, *names)]
         written, sources, not_used, oversight, criteria, asked, *names = await self._redacted(shown, ref.tenant)
         failed = tuple(
-            FailedCitation(citation=one.citation.model_copy(update={"document": name}), reason=one.reason)
+            FailedCitation(citation=one.citation.replace(document=name), reason=one.reason)
             for one, name in zip(checked.failed, names[: len(cited)], strict=True)
         )
         count = len(checked.faults)

@@ -42,7 +42,7 @@ from waystation.domain.privacy import (
     with_placeholders,
 )
 from waystation.domain.transcript import Block, Text, ToolUse
-from waystation.domain.value import ARGUMENTS, mapped, strings, text_hash, unusual_name
+from waystation.domain.value import ARGUMENTS, mapped_fields, strings, text_hash, unusual_name
 from waystation.patterns import proven
 from waystation.ports import Clock, Meter, Redactor, SlowTexts, Store, Vault
 
@@ -144,10 +144,7 @@ class Originals:
 def _settled(text: str, result: Redacted, placeholders: Sequence[str]) -> Redacted:
     if all(span.placeholder == settled for span, settled in zip(result.spans, placeholders, strict=True)):
         return result
-    spans = [
-        span.model_copy(update={"placeholder": settled})
-        for span, settled in zip(result.spans, placeholders, strict=True)
-    ]
+    spans = [span.replace(placeholder=settled) for span, settled in zip(result.spans, placeholders, strict=True)]
     kept = {"languages_without_names": result.languages_without_names}
     return with_placeholders(text, spans).model_copy(update=kept)
 
@@ -155,7 +152,7 @@ def _settled(text: str, result: Redacted, placeholders: Sequence[str]) -> Redact
 def _lengthened(original: Original) -> Original:
     label, _, digits = original.placeholder.strip("<>").rpartition("_")
     longer = original.fingerprint[: len(digits) + LENGTHENED_BY]
-    return original.model_copy(update={"placeholder": f"<{label}_{longer}>"})
+    return original.replace(placeholder=f"<{label}_{longer}>")
 
 
 PAID = frozenset({Place.MODEL_OUTPUT, Place.TOOL_ARGUMENT, Place.SUMMARY})
@@ -368,7 +365,7 @@ def _without_names(once: Redacted, again: Redacted) -> Redacted:
     names = [span for span in again.spans if span.type == _PERSON and " " in once.text[span.start : span.end]]
     if once.unredacted or not names:
         return once
-    return once.model_copy(update={"text": with_placeholders(once.text, names).text, "spans": ()})
+    return once.replace(text=with_placeholders(once.text, names).text, spans=())
 
 
 GRANTED: Mapping[str, Set[str]] = MappingProxyType(
@@ -413,10 +410,10 @@ async def redacted_reply(
 
 def _kept_words(block: Block, said: Iterator[str], given: Iterator[str]) -> Block:
     if isinstance(block, Text):
-        return block.model_copy(update={"text": next(said)})
+        return block.replace(text=next(said))
     if isinstance(block, ToolUse):
         # `mapped` meets the texts in the order in which `strings` gave them.
-        return block.model_copy(update={"input": mapped(block.input, lambda _: next(given), unusual_name)})
+        return block.replace(input=mapped_fields(block.input, lambda _: next(given), unusual_name))
     return block
 
 

@@ -81,7 +81,7 @@ def _held(now: Projection, prefix: PromptPrefix, known: Collection[str]) -> tupl
     """
     admitted = {tool.name for tool in now.admitted}
     sent = tuple(spec for spec in prefix.tools if spec.name in admitted or spec.name not in known)
-    return held(now, {spec.name for spec in sent}), prefix.model_copy(update={"tools": sent})
+    return held(now, {spec.name for spec in sent}), prefix.replace(tools=sent)
 
 
 def _offered(tool: Tool, spec: ToolSpec, amiss: list[str]) -> Offered:

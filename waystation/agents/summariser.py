@@ -247,7 +247,7 @@ class Middle(Value):
         redacted = iter(await redactor.redact([*rendered, *undone, *spoken], Place.COMPRESSED, tenant))
         texts, open_work = list(islice(redacted, len(rendered))), list(islice(redacted, len(undone)))
         said = {
-            message.id: message.model_copy(update={"blocks": (Text(text=item.text),)})
+            message.id: message.replace(blocks=(Text(text=item.text),))
             for message, item in zip(heard, redacted, strict=True)
         }
         pinned = pinned_ids(transcript)
@@ -289,7 +289,7 @@ class Summariser:
 
         `sources` names the passages behind it. Raises ModelUnavailable, RedactionFailed, FenceLost, VersionConflict.
         """
-        replaced = middle.replaced(rung, self.model.policy).model_copy(update={"sources": sources})
+        replaced = middle.replaced(rung, self.model.policy).replace(sources=sources)
         if hopeless := check_middle(replaced):
             return SummaryResult(verdict=hopeless, charge=None, asked=False)
         parts = parts_of(middle.lines, self.model.room(rung.summary_tokens[1]))
@@ -353,7 +353,7 @@ _CUT = Rejected(
 def _heard(messages: Iterable[Message]) -> tuple[Message, ...]:
     """Those of the user's role that have text, each once, with nothing but what was said."""
     heard = {message.id: message for message in messages if message.role == "user" and message.text}
-    return tuple(message.model_copy(update={"blocks": (Text(text=_text(message)),)}) for message in heard.values())
+    return tuple(message.replace(blocks=(Text(text=_text(message)),)) for message in heard.values())
 
 
 def _text(message: Message) -> str:

@@ -33,9 +33,7 @@ async def keep_refusal(store: Store, refused: RefusedTask) -> None:
     row = await store.task(refused.ref.task_id, refused.ref.reader)
     if row.progress is not None and row.progress.phase not in {TaskPhase.SUBMITTED, TaskPhase.REFUSED}:
         return
-    progress = row.progress_in(TaskPhase.REFUSED).model_copy(
-        update={"notes": (f"its session refused it: {refused.reason}",)}
-    )
+    progress = row.progress_in(TaskPhase.REFUSED).replace(notes=(f"its session refused it: {refused.reason}",))
     if progress != row.progress:
         await store.finish(refused.ref.task_id, progress)
 
@@ -44,6 +42,6 @@ async def without_refusal(store: Store, row: TaskRow) -> TaskRow:
     """The task as it was before its session refused it: the same request was submitted again. Raises StoreError."""
     if row.progress is None or row.progress.phase is not TaskPhase.REFUSED:
         return row
-    progress = row.progress.model_copy(update={"phase": TaskPhase.SUBMITTED, "notes": ()})
+    progress = row.progress.replace(phase=TaskPhase.SUBMITTED, notes=())
     await store.finish(row.ref.task_id, progress)
-    return row.model_copy(update={"progress": progress, "ended_at": None})
+    return row.replace(progress=progress, ended_at=None)

@@ -152,7 +152,7 @@ def late(typed: Typed, refused: Answer, view: TaskView, request_id: str | None) 
     found = (asked.decision for asked in view.progress.approvals if asked.request_id == request_id)
     if typed.every and "withdrawn" in found:
         return Answer(outcome="withdrawn", reason=before)
-    return refused.model_copy(update={"reason": f"{refused.reason}: {before}"}) if before else refused
+    return refused.replace(reason=f"{refused.reason}: {before}") if before else refused
 
 
 def _only_one(typed: Typed, progress: TaskProgress) -> str | None:

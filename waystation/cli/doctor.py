@@ -180,7 +180,7 @@ def _probed(model: str, *, save: bool, overflow: bool, yes: bool, as_json: bool)
     if not yes and not (can_ask() and asyncio.run(confirmed("Make them? [y/N]"))):
         raise BadInput("nothing was asked: say --yes for calls that cost")
     lines, found = asyncio.run(_asked(settings, endpoint, model, tokens))
-    row = found.model_copy(update={"probed": utc_now().date(), "source": "waystation doctor"})
+    row = found.replace(probed=utc_now().date(), source="waystation doctor")
     probed = Probed(endpoint=endpoint.url, model=model, lines=lines, capabilities=row)
     if as_json:
         print_json(probed)
@@ -210,7 +210,7 @@ async def _asked(
             row = Capabilities(
                 forces_tools=True, caches=None if caches else False, binds_thinking=None if binds else False
             )
-            chat = probing_model(settings, model, endpoint.model_copy(update={"rows": {located(model).model: row}}))
+            chat = probing_model(settings, model, endpoint.replace(rows={located(model).model: row}))
             asked[caches, binds] = await open_models.enter_async_context(aclosing(chat))
         return await Probe(asked, located(model).model).run(overflow)
 

@@ -252,7 +252,7 @@ async def _answered(client: Client, way: Variant, one: Posed) -> ScoredAnswer:
     except Unreachable:
         raise
     except WaystationError as error:
-        return failed.model_copy(update={"task_id": task_id, "fault": str(error)})
+        return failed.replace(task_id=task_id, fault=str(error))
     return failed.model_copy(
         update={
             **_cost(progress),

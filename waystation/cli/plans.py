@@ -80,7 +80,7 @@ def _of_editor(settings: Settings, planned: PlannedTask, by: str, note: str) -> 
     finally:
         if taken:
             kept.unlink()
-    return answer if taken else answer.model_copy(update={"reason": f"{answer.reason}; what you wrote is in {kept}"})
+    return answer if taken else answer.replace(reason=f"{answer.reason}; what you wrote is in {kept}")
 
 
 def edited(text: str) -> str | None:
@@ -195,4 +195,4 @@ async def _replanned(settings: Settings, task: str, plan: Plan, by: str, note: s
         view = await client.with_origins(await client.progress(task_id))
         asked = next((asked.request_id for asked in view.progress.approvals if asked.about_plan), None)
         before = answered_before(view, asked) if asked is not None else ""
-        return answer.model_copy(update={"reason": f"{answer.reason}: {before}"}) if before else answer
+        return answer.replace(reason=f"{answer.reason}: {before}") if before else answer

@@ -241,7 +241,7 @@ async def _dev(settings: Settings) -> None:
             say(f"home {settings.home}")
             say("Ready: `waystation submit QUESTION --docs PATH` in another terminal. Ctrl-C stops.")
             async with pages_beside(settings) as address:
-                served = run.model_copy(update={"pages": address})
+                served = run.replace(pages=address)
                 write_run_file(settings.run_file, served)
                 say_pages(served, settings)
                 await while_alive(run)
@@ -343,9 +343,7 @@ async def _status(settings: Settings) -> StatusJson:
             waiting = len(await client.approvals())
     except Unreachable:
         return found
-    return found.model_copy(
-        update={"server_answers": True, "unattended_queues": unattended, "waiting_approvals": waiting}
-    )
+    return found.replace(server_answers=True, unattended_queues=unattended, waiting_approvals=waiting)
 
 
 def _text(found: StatusJson) -> str:

@@ -139,6 +139,6 @@ async def _redact(found: ReadFiles, settings: Settings) -> ReadFiles:
             documents.append(_of_lines(name, shown_text(original, redacted).lines))
         whole = [one.name for one in found.left_out]
         parts = await redact_names(whole, redactor, tenant, Place.TOOL_RESULT)
-    left_out = [one.model_copy(update={"name": name}) for one, name in zip(found.left_out, parts, strict=True)]
+    left_out = [one.replace(name=name) for one, name in zip(found.left_out, parts, strict=True)]
     changed = {"documents": tuple(documents), "left_out": tuple(left_out), "redacted": True, "notes": tuple(notes)}
     return found.model_copy(update=changed)

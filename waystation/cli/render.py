@@ -356,9 +356,9 @@ def _sections(bill: Bill) -> list[_Section]:
     """By model; then what they cost together, and what of it were compactions, numbered."""
     models = dict.fromkeys(line.model for line in bill.lines)
     sections = [_Section(model, [line for line in bill.lines if line.model == model]) for model in models]
-    sections.append(_Section("", [bill.total.model_copy(update={"agent": "total"})]))
+    sections.append(_Section("", [bill.total.replace(agent="total")]))
     if bill.compactions:
-        numbered = [line.model_copy(update={"kind": f"no. {n}"}) for n, line in enumerate(bill.compactions, 1)]
+        numbered = [line.replace(kind=f"no. {n}") for n, line in enumerate(bill.compactions, 1)]
         sections.append(_Section("of these, compactions", numbered))
     return sections
 

@@ -117,7 +117,7 @@ def _wish(given: Mapping[str, object], request: TaskRequest) -> ScheduleWish:
     """In a session of its own, where none was named. Raises BadInput."""
     session = own_session(f"schedule {given['name']}") if request.session == NOT_NAMED else request.session
     try:
-        return ScheduleWish.model_validate({**given, "request": request.model_copy(update={"session": session})})
+        return ScheduleWish.model_validate({**given, "request": request.replace(session=session)})
     except ValidationError as error:
         faults = [f"--{str(fault.place[-1]).replace('_', '-')}: {fault.words}" for fault in malformed(error)]
         raise BadInput(f"{'; '.join(faults)} (names are lower-case letters, digits and hyphens)") from None

@@ -218,7 +218,7 @@ async def _serve(settings: Settings, identities: Identities, listener: socket, n
         from workers.memory import MemoryReader  # noqa: PLC0415
 
     opener: Callable[[str], Awaitable[Client]] = lambda tenant: Client.connect(  # noqa: E731
-        settings.model_copy(update={"tenant": tenant})
+        settings.replace(tenant=tenant)
     )
     access = sign_in(int(listener.getsockname()[1]), names)
     async with AsyncExitStack() as stack:
@@ -263,7 +263,7 @@ def mcp(
             raise BadInput(
                 f"--client is {client!r}: a name has lower-case letters, digits and -, no - first, 60 at most"
             )
-        settings = settings.model_copy(update={"mcp_client": client})
+        settings = settings.replace(mcp_client=client)
     asyncio.run(_mcp(settings, root or []))
 
 

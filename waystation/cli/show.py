@@ -295,7 +295,7 @@ async def _stored(task: str, number: int | None) -> FoundReport:
 async def _restored(found: FoundReport) -> FoundReport:
     restored = await restored_for_owner(Settings(), found.report.task_id, found.report.report)
     say(said_of(restored))
-    return found._replace(report=found.report.model_copy(update={"report": restored.text}))
+    return found._replace(report=found.report.replace(report=restored.text))
 
 
 @app.command()

@@ -152,7 +152,7 @@ def _tell_left_out(left_out: Sequence[LeftOut]) -> None:
 
 
 async def _submit(settings: Settings, request: TaskRequest, loaded: Loaded, *, detach: bool, as_json: bool) -> int:
-    request = request.model_copy(update={"left_out": loaded.left_out})
+    request = request.replace(left_out=loaded.left_out)
     async with await client_for(settings) as client:
         documents = loaded.documents or await _known_documents(client, request.session)
         row = await client.prepare(request)

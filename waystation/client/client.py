@@ -211,7 +211,7 @@ class Client:
         with suppress(Unreachable):
             temporal = await self._temporal()
             run_id = await temporal.run_id(task_id)
-            return view.model_copy(update={"run_id": run_id, "ui_url": temporal.link(task_id) if run_id else None})
+            return view.replace(run_id=run_id, ui_url=temporal.link(task_id) if run_id else None)
         return view
 
     async def last_known(self, task_id: str) -> TaskView:
@@ -296,7 +296,7 @@ class Client:
     async def with_origins(self, view: TaskView) -> TaskView:
         """The view with where the answers to its requests came from, where a server can be asked."""
         with suppress(Unreachable):
-            return view.model_copy(update={"origins": await origins(await self._temporal(), view.progress)})
+            return view.replace(origins=await origins(await self._temporal(), view.progress))
         return view
 
     async def with_stored(self, view: TaskView) -> TaskView:
@@ -311,7 +311,7 @@ class Client:
     async def payments(self, task_id: str) -> Payments:
         """The same call by call."""
         reused = progress.reused if (progress := (await self._own(task_id)).progress) else None
-        return (await self._store.payments(task_id, self._reader)).model_copy(update={"reused": reused})
+        return (await self._store.payments(task_id, self._reader)).replace(reused=reused)
 
     async def spending(self, days: Days, session: str | None = None) -> Spending:
         """What the tenant's tasks, or those of a session, have spent in these days. Raises BadInput for too much."""

@@ -53,7 +53,7 @@ from waystation.domain.task import (
 )
 from waystation.domain.task_state import TaskState
 from waystation.domain.transcript import Transcript
-from waystation.domain.value import Input, UtcMoment, Value
+from waystation.domain.value import UtcMoment, Value
 from waystation.ports import Embedder, Memory
 from waystation.settings import Settings
 from waystation.stores import key_of
@@ -128,9 +128,9 @@ async def contexts(
             known = standing.fixed > 0
             if not known:
                 fixed = await _own_tools(idle_desk(store, policy), row, step, transcript)
-                standing = standing.model_copy(update={"fixed": fixed})
+                standing = standing.replace(fixed=fixed)
             context = _context(row, step, transcript, standing)
-            found.append(context.model_copy(update={"system_known": known}))
+            found.append(context.replace(system_known=known))
     return tuple(found)
 
 
@@ -279,7 +279,7 @@ class NoRedactor:
 MOST_QUERY, MOST_RECALLED = 2_000, 20_000
 
 
-class MemoryWish(Input):
+class MemoryWish(Value):
     """What somebody looks for in memory, by the names that people know. What is not given narrows nothing."""
 
     query: str = Field(min_length=1, max_length=MOST_QUERY)

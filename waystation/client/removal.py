@@ -109,7 +109,7 @@ async def erase(
     # The workers have done those of their home folder, which may be another one.
     in_files = [trace.task_id for trace in found.traces if trace.place is Whereabouts.REPORT_FILE]
     own_files = rewritten_reports(search.settings.reports_folder, in_files, search.sought)
-    return receipt.model_copy(update={"files": receipt.files + own_files})
+    return receipt.replace(files=receipt.files + own_files)
 
 
 async def last_receipt(search: Search) -> Receipt | None:

@@ -48,7 +48,7 @@ class Schedules:
         if over_month(wish.monthly, Amount(), row.terms.budget):
             raise BadInput("--monthly is less than one run may spend (--budget): no run would ever start")
         text = wish.model_dump_json()
-        own = row.ref.model_copy(update={"task_id": wish.schedule_id})
+        own = row.ref.replace(task_id=wish.schedule_id)
         order = RunOrder(own=own, wish=content_hash(text))
         await self._temporal.create(ScheduledStart(order=order, failures=wish.failures), wish.timing)
         await self._store.put_text(text, own.reader)

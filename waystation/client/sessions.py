@@ -61,7 +61,7 @@ from waystation.domain.task import (
     tenant_hash,
 )
 from waystation.domain.task_state import TaskState
-from waystation.domain.value import Input, Value
+from waystation.domain.value import Value
 from waystation.patterns import proven
 from waystation.settings import Settings
 from waystation.task_view import SeenTelling, Submitted, TaskView
@@ -130,7 +130,7 @@ async def handed_in(
     )
 
 
-class ForkWish(Input):
+class ForkWish(Value):
     """What a fork of a finished task begins anew, and what of the request changes; the rest stays as it was."""
 
     step: str
@@ -152,7 +152,7 @@ def told_answer(answer: Answer, model: str) -> Answer:
     """What became of words for a task's agents: the model that is no LLM makes nothing of them, and that is said."""
     if model != OFFLINE_MODEL or answer.outcome == "refused":
         return answer
-    return answer.model_copy(update={"reason": "; ".join(filter(None, [answer.reason, NOT_FOLLOWED]))})
+    return answer.replace(reason="; ".join(filter(None, [answer.reason, NOT_FOLLOWED])))
 
 
 def checked_words(row: TaskRow, phase: TaskPhase, words: str) -> str:
@@ -189,7 +189,7 @@ async def with_tellings(store: SqlStore, view: TaskView, reader: OfTenant) -> Ta
         )
         for telling in kept
     ]
-    return view.model_copy(update={"tellings": tuple(seen)})
+    return view.replace(tellings=tuple(seen))
 
 
 # ----------------------------------------------------------------------------------------------------------- forking
@@ -210,10 +210,10 @@ async def register_fork(settings: Settings, store: SqlStore, row: TaskRow, wish:
     ended = TaskState.model_validate_json(await store.get_text(row.progress.state, row.ref.reader))
     new = await new_row(settings, store, request)
     state = forked(ended, ForkedFrom(task_id=row.ref.task_id, step=wish.step), new.ref, new.terms)
-    progress = progress_of(state, new.ref, new.terms, row.title).model_copy(
-        update={"phase": TaskPhase.SUBMITTED, "state": await store.put_text(state.model_dump_json(), new.ref.reader)}
+    progress = progress_of(state, new.ref, new.terms, row.title).replace(
+        phase=TaskPhase.SUBMITTED, state=await store.put_text(state.model_dump_json(), new.ref.reader)
     )
-    new = new.model_copy(update={"progress": progress})
+    new = new.replace(progress=progress)
     plan = await store.plan(row.ref.task_id, row.ref.reader)
     if state.reused is not None and plan is not None:
         await store.register_fork(new, plan, state.reused, row.progress.state)
@@ -319,7 +319,7 @@ async def beside_known(store: SqlStore, task: OfTask, loaded: Loaded, *, remove_
         raise BadInput("the task does not have all that was not read again: give its documents again")
     found, texts = _found(loaded, sources)
     names = as_known((one.name for one in found), (one.name for one in known))
-    documents = tuple(one.model_copy(update={"name": names[one.name]}) for one in found)
+    documents = tuple(one.replace(name=names[one.name]) for one in found)
     absent = _absent(known, documents, loaded.left_out)
     given = DocumentSet(documents=documents, missing=absent if remove_missing else ())
     after = updated(known, given)
@@ -350,7 +350,7 @@ def _found(loaded: Loaded, sources: Mapping[str, Document]) -> tuple[list[Docume
     """The documents by the names as given, and the texts of those that were read, by content hash."""
     read = [described(document) for document in loaded.documents]
     texts = {one.blob: document.text for one, document in zip(read, loaded.documents, strict=True)}
-    same = [sources[file.source].model_copy(update={"name": file.name, "removed": False}) for file in loaded.unread]
+    same = [sources[file.source].replace(name=file.name, removed=False) for file in loaded.unread]
     return [*read, *same], texts
 
 

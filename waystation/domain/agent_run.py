@@ -201,7 +201,7 @@ class AgentRun(Value):
         """The leg's outcome, taken into the state."""
         standing = outcome.standing
         worked = standing.totals.turns > self.totals.turns
-        base = self._with(
+        base = self.replace(
             totals=standing.totals,
             scale=standing.scale,
             made=standing.made,
@@ -217,30 +217,30 @@ class AgentRun(Value):
             case ContextFull():
                 return base._full(outcome.request_tokens)
             case AllowanceSpent():
-                return base._with(phase="spent", needed=outcome.needed, unanswered=outcome.unanswered)
+                return base.replace(phase="spent", needed=outcome.needed, unanswered=outcome.unanswered)
             case ProviderLimit():
-                return base._with(phase="spent", needed=Amount(), halted=outcome.reason)
+                return base.replace(phase="spent", needed=Amount(), halted=outcome.reason)
             case Delegated() | ActionsAsked():
                 return base._waiting_for(outcome)
             case TurnLimit() | Yielded():
-                return base._with(phase="running")
+                return base.replace(phase="running")
 
     def _waiting_for(self, outcome: Delegated | ActionsAsked) -> "AgentRun":
         if isinstance(outcome, Delegated):
-            return self._with(phase="delegating", orders=(*self.orders, *outcome.orders), spare=Amount())
-        return self._with(phase="asking", questions=outcome.questions)
+            return self.replace(phase="delegating", orders=(*self.orders, *outcome.orders), spare=Amount())
+        return self.replace(phase="asking", questions=outcome.questions)
 
     def after_compaction(self, outcome: CompactionOutcome) -> "AgentRun":
         """The compaction's outcome, taken into the state. What made no room for a turn, or was blocked, is tried
         again at most a few times.
         """
-        base = self._with(
+        base = self.replace(
             totals=outcome.totals,
             futile=self.futile + 1,
             notes=_newest(self.notes, outcome.notes),
         )._compacted(outcome)
         if outcome.status.made_room:
-            return base._with(phase="running")
+            return base.replace(phase="running")
         if outcome.status is Status.BLOCKED:
             blocked = f"its context may not be compacted: {' '.join(outcome.notes)}"
             return base if base.futile < MAX_FUTILE_COMPACTIONS else base.cannot_go_on(blocked)
@@ -248,7 +248,7 @@ class AgentRun(Value):
 
     def after_grant(self, amount: Amount) -> "AgentRun":
         """More, from a parent or a person: the run goes on."""
-        return self._with(limit=self.limit.raised(amount), phase="running", needed=Amount(), halted="")
+        return self.replace(limit=self.limit.raised(amount), phase="running", needed=Amount(), halted="")
 
     @property
     def left(self) -> Amount:
@@ -260,8 +260,8 @@ class AgentRun(Value):
         left = tuple(question for question in self.questions if question.digest != decision.digest)
         if len(left) == len(self.questions):
             return self
-        base = self._with(questions=left, decisions=(*self.decisions, decision))
-        return base if left or base.phase != "asking" else base._with(phase="running")
+        base = self.replace(questions=left, decisions=(*self.decisions, decision))
+        return base if left or base.phase != "asking" else base.replace(phase="running")
 
     @property
     def open_orders(self) -> tuple[SubagentOrder, ...]:
@@ -275,30 +275,30 @@ class AgentRun(Value):
 
     def after_subagent(self, back: HandedBack, rest: Amount, *, lacking: bool = False) -> "AgentRun":
         """A subagent has ended: what it did not spend is its parent's again, which goes on after the last of them."""
-        base = self._with(
+        base = self.replace(
             limit=self.limit.raised(rest),
             handed_back=(*self.handed_back, back),
             lacking=self.lacking or lacking,
             spare=self.spare + rest,
         )
         done = base.phase == "delegating" and not base.open_orders
-        return base._with(phase="running") if done else base
+        return base.replace(phase="running") if done else base
 
     def carving(self, amount: Amount) -> "AgentRun":
         """It keeps so much less for itself: its subagents have that."""
-        return self._with(limit=self.limit.after(amount), spare=self.spare.less(amount))
+        return self.replace(limit=self.limit.after(amount), spare=self.spare.less(amount))
 
     def lending(self, amount: Amount) -> "AgentRun":
         """Another agent of its task has so much of what it waits to have more of: it needs that, too, to go on."""
-        return self._with(limit=self.limit.after(amount), needed=self.limit.counted(self.needed + amount))
+        return self.replace(limit=self.limit.after(amount), needed=self.limit.counted(self.needed + amount))
 
     def told(self, news: SubagentNews) -> "AgentRun":
         """How far it is, as its own workflow tells."""
-        return self._with(totals=news.totals, leg=news.leg, made=news.made)
+        return self.replace(totals=news.totals, leg=news.leg, made=news.made)
 
     def reopened(self, share: Limit) -> "AgentRun":
         """It works again after the task's end, with a share of what the task has left. What it spent stays spent."""
-        return self._with(
+        return self.replace(
             phase="running",
             questions=(),
             decisions=(),
@@ -352,30 +352,30 @@ class AgentRun(Value):
         """One more, or what became of one. What does not wait any more is noted."""
         known = {one.id: one for one in (*self.edits, edit)}
         noted = () if edit.state == "waiting" else (edit.text,)
-        return self._with(edits=tuple(known.values()), notes=_newest(self.notes, noted))
+        return self.replace(edits=tuple(known.values()), notes=_newest(self.notes, noted))
 
     def after_edit(self, edit: ContextEdit, outcome: EditOutcome) -> "AgentRun":
         """The edit's outcome, taken into the state: the run goes on where it was."""
-        base = self.with_edit(edit.model_copy(update={"state": outcome.state, "reason": outcome.reason}))
+        base = self.with_edit(edit.replace(state=outcome.state, reason=outcome.reason))
         if outcome.state == "done" and base.phase == "full":
-            base = base._with(phase="running")  # whether it still is, the next leg measures
+            base = base.replace(phase="running")  # whether it still is, the next leg measures
         if outcome.state == "done" and base.phase == "asking" and edit.action == "rewind":
-            base = base._with(phase="running", questions=(), decisions=())  # whether it still asks, the next leg sees
+            base = base.replace(phase="running", questions=(), decisions=())  # whether it still asks, the next leg sees
         if outcome.state == "done" and edit.action == "rewind":
-            base = base._with(lacking=False)
+            base = base.replace(lacking=False)
         made = outcome.compaction
-        return base if made is None else base._with(totals=made.totals)._compacted(made)
+        return base if made is None else base.replace(totals=made.totals)._compacted(made)
 
     def settled(self, totals: RunTotals) -> "AgentRun":
         """What the store says was spent, after a leg that failed, timed out or was cancelled."""
         cut_off = self.phase == "running"  # its number is not used again: its outcome may be in the store
-        return self._with(totals=totals, leg=self.leg + 1 if cut_off else self.leg)
+        return self.replace(totals=totals, leg=self.leg + 1 if cut_off else self.leg)
 
     def _delivered(self, *, partial: bool, reason: str) -> "AgentRun":
-        base = self._with(phase="delivered", partial=partial, reason=reason)
+        base = self.replace(phase="delivered", partial=partial, reason=reason)
         for edit in self.edits:
             if edit.state == "waiting":
-                base = base.with_edit(edit.model_copy(update={"state": "refused", "reason": TOO_LATE}))
+                base = base.with_edit(edit.replace(state="refused", reason=TOO_LATE))
         return base
 
     def _leg_request(self) -> LegRequest:
@@ -403,15 +403,12 @@ class AgentRun(Value):
         listed = (*self.compactions, outcome)
         dropped, newest = listed[:-LISTED_COMPACTIONS], listed[-LISTED_COMPACTIONS:]
         earlier = self.earlier_compactions + CompactionTotals.of(dropped)
-        return self._with(compactions=newest, earlier_compactions=earlier)
+        return self.replace(compactions=newest, earlier_compactions=earlier)
 
     def _full(self, request_tokens: int) -> "AgentRun":
         if self.futile >= MAX_FUTILE_COMPACTIONS:
             return self.cannot_go_on(f"{self.futile} compactions in a row made no room for a turn")
-        return self._with(phase="full", request_tokens=request_tokens)
-
-    def _with(self, **changes: object) -> "AgentRun":
-        return self.model_copy(update=changes)
+        return self.replace(phase="full", request_tokens=request_tokens)
 
 
 def _newest(known: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
@@ -454,7 +451,7 @@ class Outlook(Value):
     def under(self, ceiling: Limit, limit: Limit, needed: Amount) -> "Outlook":
         """The same with what may be granted to a task of this limit, where the next call needs so much more."""
         room = ceiling.after(limit.amount)
-        return self.model_copy(update={"room": room, "grantable": room.covers(needed)})
+        return self.replace(room=room, grantable=room.covers(needed))
 
 
 def outlook(run: AgentRun, plan: Plan, account: Account, runs: Mapping[str, AgentRun], finished: int) -> Outlook:

@@ -17,7 +17,7 @@ from waystation.domain.amount import Amount, Limit, amount_text, limit_text
 from waystation.domain.decisions import IN_ADVANCE, TopUp
 from waystation.domain.plan import PlanEdit
 from waystation.domain.task import Approval, Refusal
-from waystation.domain.value import UNKNOWN_FIELD, Input, Value, malformed
+from waystation.domain.value import UNKNOWN_FIELD, Value, malformed
 
 HIGHEST_GRANT, HIGHEST_GRANT_USD = 1_000_000_000, 1_000_000
 ANSWER_ID_CHARACTERS = 64
@@ -58,7 +58,7 @@ MOST_ANSWERED = 1_000
 """Requests in one answer."""
 
 
-class ApproveInput(Input):
+class ApproveInput(Value):
     """JSON of the signal `approve_budget`."""
 
     request_id: str | None = None
@@ -80,7 +80,7 @@ class ApproveInput(Input):
     """Chosen by programs that want to see what became of this very answer."""
 
 
-class DenyInput(Input):
+class DenyInput(Value):
     """JSON of the signal `deny_budget`."""
 
     request_id: str | None = None
@@ -94,7 +94,7 @@ class DenyInput(Input):
     """Chosen by programs that want to see what became of this very answer."""
 
 
-class ReviewPlanInput(Input):
+class ReviewPlanInput(Value):
     """JSON of the signal `review_plan`."""
 
     plan: str = Field(pattern=r"^[0-9a-f]{64}$")
@@ -132,16 +132,14 @@ def approve(standing: Circumstances, given: ApproveInput, now: datetime) -> Appr
         granted = _agreement(given, standing)
     else:
         granted = _permission(given, request) if request.action is not None else _grant(given, request, standing)
-    return request.model_copy(
-        update={
-            "decision": "approved",
-            "granted": granted,
-            "by": given.by,
-            "verified": given.verified,
-            "note": given.note,
-            "answer_id": given.answer_id,
-            "answered_at": now,
-        }
+    return request.replace(
+        decision="approved",
+        granted=granted,
+        by=given.by,
+        verified=given.verified,
+        note=given.note,
+        answer_id=given.answer_id,
+        answered_at=now,
     )
 
 
@@ -163,16 +161,14 @@ def deny(standing: Circumstances, given: DenyInput, now: datetime) -> Approval:
     """The request that this denies, answered. Raises ValueError where it has no effect."""
     _by_an_approver(standing, given.by, given.verified)
     request = _open_request(standing, given.request_id)
-    return request.model_copy(
-        update={
-            "decision": "denied",
-            "finish": given.finish,
-            "by": given.by,
-            "verified": given.verified,
-            "note": given.note,
-            "answer_id": given.answer_id,
-            "answered_at": now,
-        }
+    return request.replace(
+        decision="denied",
+        finish=given.finish,
+        by=given.by,
+        verified=given.verified,
+        note=given.note,
+        answer_id=given.answer_id,
+        answered_at=now,
     )
 
 
@@ -196,12 +192,12 @@ def answer_together(answer: AnswerOne[GivenT], standing: Circumstances, given: G
     answers: list[Approval | Refusal] = []
     for one in dict.fromkeys((given.request_id, *given.also)):
         try:
-            answered = answer(standing, given.model_copy(update={"request_id": one}), now)
+            answered = answer(standing, given.replace(request_id=one), now)
         except ValueError as error:
             refused = refusal(signal, {"answer_id": given.answer_id}, error, now)
-            answers.append(refused.model_copy(update={"request_id": one}))
+            answers.append(refused.replace(request_id=one))
         else:
-            standing = standing.model_copy(update={"limit": standing.limit.raised(answered.granted)})
+            standing = standing.replace(limit=standing.limit.raised(answered.granted))
             answers.append(answered)
     return SeveralAnswers(each=tuple(answers))
 

@@ -281,7 +281,7 @@ def corrected(
         words = _words_of(citation, reason, documents)
         if words is not None and span is not None and (quoted := _between_marks(words, markdown, span)):
             pieces += markdown[end : span.start - 1], quoted, markdown[span.stop + 1 : match.end()]
-            citation, reason = citation.model_copy(update={"quotation": words}), None
+            citation, reason = citation.replace(quotation=words), None
         else:
             pieces.append(markdown[end : match.end()])
             if reason is not None and not markdown.startswith(DOES_NOT_HOLD, match.end()):

@@ -40,14 +40,14 @@ def forked(ended: TaskState, origin: ForkedFrom, ref: TaskRef, terms: TaskTerms)
     again = _again(ended, plan, origin.step)
     kept = {agent: _kept(run, ref) for agent, run in ended.runs.items() if step_of(agent) not in again}
     begun = TaskState(account=Account(limit=terms.budget), runs=kept)
-    begun = begun.with_(tellings=ended.tellings, updates=ended.updates)
+    begun = begun.replace(tellings=ended.tellings, updates=ended.updates)
     reused = Reused(task_id=origin.task_id, agents=tuple(kept), payers=_payers(ended, kept))
     steps = [step.id for step in plan.steps if step.id in kept]
     notes = tuple(f"{sentence[0].upper()}{sentence[1:]}." for sentence in reused.sentences(steps))
     remaining = Plan(steps=tuple(step for step in plan.steps if step.id in again))
     planned = provided(begun, RunTotals(), terms).planned(remaining, RunTotals(), notes, terms.agent_budget)
-    oversight = _oversight(ended, again, plan).with_(shares=planned.oversight.shares)
-    return planned.with_(plan=plan, reused=reused, oversight=oversight)
+    oversight = _oversight(ended, again, plan).replace(shares=planned.oversight.shares)
+    return planned.replace(plan=plan, reused=reused, oversight=oversight)
 
 
 def _plan_with_step(ended: TaskState, origin: ForkedFrom) -> Plan:
@@ -80,7 +80,7 @@ def _payers(ended: TaskState, kept: Iterable[str]) -> dict[str, str]:
 def _kept(run: AgentRun, ref: TaskRef) -> AgentRun:
     """The same work under the new task. What it cost was paid there."""
     own = run.run.model_copy(update=ref.model_dump())
-    return run.model_copy(update={"run": own, "totals": RunTotals()})
+    return run.replace(run=own, totals=RunTotals())
 
 
 def _oversight(ended: TaskState, again: frozenset[str], plan: Plan) -> Oversight:
@@ -152,7 +152,7 @@ def going_on(ended: TaskState, asked: TaskRewind, agent_budget: Limit) -> tuple[
     edit = _edit(reopened[asked.agent], asked)
     agent = reopened.pop(asked.agent).with_edit(edit)
     untouched = {step_id: run for step_id, run in ended.runs.items() if step_id not in again}
-    state = ended.with_(
+    state = ended.replace(
         phase=TaskPhase.WORKING,
         account=account,
         runs={**untouched, asked.agent: agent},
@@ -188,9 +188,7 @@ def _closed(approval: Approval, asked: TaskRewind) -> Approval:
     """A request that the end of the task came before is answered by nobody: whoever works again asks again."""
     if approval.decision != "pending":
         return approval
-    return approval.model_copy(
-        update={"decision": "expired", "note": "the task had ended", "answered_at": asked.asked_at}
-    )
+    return approval.replace(decision="expired", note="the task had ended", answered_at=asked.asked_at)
 
 
 def _edit(run: AgentRun, asked: TaskRewind) -> ContextEdit:

@@ -265,7 +265,7 @@ def updated(known: Sequence[Document], given: DocumentSet) -> tuple[Document, ..
     by_name = {document.name: document for document in given.documents}
     names = {document.name for document in known}
     kept = [
-        document.model_copy(update={"removed": True})
+        document.replace(removed=True)
         if document.name in given.missing and document.name not in by_name
         else by_name.get(document.name, document)
         for document in known
@@ -292,7 +292,7 @@ def in_all(updates: Iterable[KeptUpdate]) -> tuple[DocumentChange, ...]:
     merged: dict[int, DocumentChange] = {}
     for change in (change for update in updates for change in update.changes):
         first = merged.get(change.position, change)
-        merged[change.position] = change.model_copy(update={"before": first.before})
+        merged[change.position] = change.replace(before=first.before)
     return tuple(change for _, change in sorted(merged.items()) if change.before != change.after)
 
 

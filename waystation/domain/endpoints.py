@@ -13,7 +13,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from waystation.domain.errors import BadInput
 from waystation.domain.models import OFFLINE_MODEL, at_endpoint, located, model_facts
-from waystation.domain.value import Input, Value
+from waystation.domain.value import Value
 
 PROVIDER = "anthropic.com"
 """Whose the built-in prices are."""
@@ -21,7 +21,7 @@ PROVIDER_URL = f"https://api.{PROVIDER}"
 PROVIDER_KEY = "ANTHROPIC_API_KEY"
 
 
-class Capabilities(Input):
+class Capabilities(Value):
     """What one endpoint can do for one model. None: nobody knows, and it is asked as the provider's own would be."""
 
     streams: bool | None = None
@@ -121,7 +121,7 @@ def base_url(address: str, *, versioned: bool = False) -> str:
     return address
 
 
-class NamedEndpoint(Input):
+class NamedEndpoint(Value):
     """A named endpoint, as the config file has it: `[endpoints.NAME]`. No secret is in it."""
 
     kind: EndpointKind
@@ -197,7 +197,7 @@ class NamedEndpoint(Input):
         return f"the endpoint at {self.address} needs a key: set {self.key_variable}"
 
 
-class ModelEndpoint(Input):
+class ModelEndpoint(Value):
     """Where models answer, and what is written down of them there."""
 
     url: str = PROVIDER_URL
@@ -244,7 +244,7 @@ class Endpoints(Value):
             return model_endpoint(self.base_url, self.rows)
         if (endpoint := self.named.get(named)) is None:
             raise BadInput(f"{model} is at an endpoint without a table: write [endpoints.{named}] (docs/models.md)")
-        return model_endpoint(endpoint.url, self.rows).model_copy(update={"kind": endpoint.kind})
+        return model_endpoint(endpoint.url, self.rows).replace(kind=endpoint.kind)
 
     def full(self, model: str, endpoint: str = "", *, given: bool = True) -> str:
         """The full name of a model at an endpoint, or at the default one. `given`: somebody chose it, rather than us:

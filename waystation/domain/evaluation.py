@@ -18,7 +18,7 @@ from waystation.domain.errors import BadInput
 from waystation.domain.privacy import PLACEHOLDER
 from waystation.domain.report import SAY_NOTHING, STEM_CHARACTERS, answer_part
 from waystation.domain.task import TaskPhase
-from waystation.domain.value import Input, Value
+from waystation.domain.value import Value
 from waystation.patterns import proven
 
 _WORD = proven(r"\d[\d.,/-]*+|[^\W\d_]++|[%$€£]")
@@ -146,7 +146,7 @@ Fact = Annotated[tuple[_Phrase, ...], BeforeValidator(_several), Field(min_lengt
 MOST_QUESTIONS = 1_000
 
 
-class GoldQuestion(Input):
+class GoldQuestion(Value):
     """A question, and what is known of its answer."""
 
     id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$")]
@@ -177,7 +177,7 @@ class GoldQuestion(Input):
         return self
 
 
-class QuestionSet(Input):
+class QuestionSet(Value):
     """Questions that are asked and scored together."""
 
     name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]

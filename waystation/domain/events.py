@@ -129,7 +129,7 @@ def entered(entry: AuditEntry) -> Happening:
             told = Happening(kind="updated")
         case Resolution():
             told = Happening(kind="resolved", agent=entry.agent)
-    return told.model_copy(update={"reference": entry_id(entry)})
+    return told.replace(reference=entry_id(entry))
 
 
 @dataclass(frozen=True)

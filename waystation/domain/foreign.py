@@ -348,7 +348,7 @@ class ForeignToolSpec(Value):
     def compared(self, first: ToolDefinition) -> "ForeignToolSpec":
         """The same; with what has changed since it was like that, it asks."""
         changed = first.changed(self.definition)
-        return self if not changed else self.model_copy(update={"changed": changed, "asks": True})
+        return self if not changed else self.replace(changed=changed, asks=True)
 
 
 class HiddenTool(Value):

@@ -293,7 +293,7 @@ class Reminder(Value):
             tokens=None if self.left.tokens is None else MOST_TOKENS,
             micro_usd=None if self.left.micro_usd is None else MOST_MICRO_USD,
         )
-        return self.model_copy(update={"left": most, "submit_below": most.amount})
+        return self.replace(left=most, submit_below=most.amount)
 
     @property
     def _head(self) -> Part:
@@ -413,7 +413,7 @@ def _layered(
         return
     yield Layer.SHORT_TERM, MESSAGE_TOKENS
     for block in message.blocks:
-        alone = message.model_copy(update={"blocks": (block,)})
+        alone = message.replace(blocks=(block,))
         yield _layer_of(block, calls, result_layers), estimate_message(alone) - MESSAGE_TOKENS
 
 

@@ -121,7 +121,7 @@ class AgentTerms(Value):
         `least_reply`.
         """
         aside = budgeted(self.thinking)
-        return self.model_copy(update={"output_floor": min(self.output_floor, aside + least_reply(tokens))})
+        return self.replace(output_floor=min(self.output_floor, aside + least_reply(tokens)))
 
     def thinking_at_most(self, tokens: int) -> "AgentTerms":
         """For an agent with less to spend: fewer tokens set aside for thinking, where some are, and no less than a
@@ -130,12 +130,10 @@ class AgentTerms(Value):
         fewer = budgeted(self.thinking) - max(LEAST_THINKING, tokens)
         if fewer <= 0:
             return self
-        return self.model_copy(
-            update={
-                "thinking": budgeted(self.thinking) - fewer,
-                "max_output": self.max_output - fewer,
-                "output_floor": self.output_floor - fewer,
-            }
+        return self.replace(
+            thinking=budgeted(self.thinking) - fewer,
+            max_output=self.max_output - fewer,
+            output_floor=self.output_floor - fewer,
         )
 
     def crowded(self, messages: int) -> bool:

@@ -17,7 +17,7 @@ FREED = "money came free, and it goes on with that"
 
 def lending(state: TaskState, terms: TaskTerms) -> TaskState:
     """With how its agents share money."""
-    return state.with_(floor=terms.floor, minimum_reserves=terms.minimum_reserves)
+    return state.replace(floor=terms.floor, minimum_reserves=terms.minimum_reserves)
 
 
 def drawn(state: TaskState, step_id: str) -> TaskState | None:
@@ -40,7 +40,7 @@ def from_task(state: TaskState, step_id: str) -> tuple[TaskState, Amount]:
         amount = _taken(run, free + sum(spare.values(), Amount()))
         state = _borrowed(state, step_id, amount.less(free), spare)
     account, _ = state.account.draw(step_id, free.at_most(amount))
-    return state.with_(account=account), amount
+    return state.replace(account=account), amount
 
 
 def _to_come(state: TaskState) -> list[Step]:
@@ -101,7 +101,7 @@ def _borrowed(state: TaskState, step_id: str, wanted: Amount, spare: dict[str, A
         account, wanted = account.carve(name, step_id, part), wanted.less(part)
         if name in runs:
             runs[name] = runs[name].lending(part)
-    return state.with_(account=account, runs=runs)
+    return state.replace(account=account, runs=runs)
 
 
 def freed(state: TaskState, step_id: str) -> TaskState | None:
@@ -113,7 +113,7 @@ def freed(state: TaskState, step_id: str) -> TaskState | None:
 def withdrawn(state: TaskState, step_id: str, now: datetime) -> tuple[Approval, ...]:
     """The run's open requests for money, closed: it has some."""
     return tuple(
-        asked.model_copy(update={"decision": "withdrawn", "note": FREED, "answered_at": now})
+        asked.replace(decision="withdrawn", note=FREED, answered_at=now)
         for asked in state.pending
         if asked.agent == step_id and asked.action is None
     )
@@ -129,7 +129,7 @@ def _from_parent(state: TaskState, step_id: str) -> TaskState | None:
     if amount.nothing:
         return None
     account = state.account.carve(parent_id, step_id, amount)
-    return state.with_(account=account, runs={**state.runs, parent_id: parent.carving(amount)}).with_run(
+    return state.replace(account=account, runs={**state.runs, parent_id: parent.carving(amount)}).with_run(
         run.after_grant(amount)
     )
 

@@ -132,7 +132,7 @@ _COUNTS = Takes(efforts=(), thinking=("off", "a number of tokens"))
 
 def _current(name: str, takes: Takes, *, forces_tools: bool) -> ModelFacts:
     """Of a generation whose thinking is bound to what came before it."""
-    return _large(name, takes).model_copy(update={"forces_tools": forces_tools, "binds_thinking": True})
+    return _large(name, takes).replace(forces_tools=forces_tools, binds_thinking=True)
 
 
 def _large(name: str, takes: Takes) -> ModelFacts:

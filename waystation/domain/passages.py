@@ -271,7 +271,7 @@ class Remembering(Value):
         """In this version of the document: from its first line where the lines before were another version's."""
         if self.blob in {"", blob}:
             return self
-        return self.model_copy(update={"blob": "", "line": 0, "place": 0})
+        return self.replace(blob="", line=0, place=0)
 
     def further(self, passages: int, characters: int, withheld: int = 0) -> "Remembering":
         """After a slice, or what stands for it, in the same document."""
@@ -287,8 +287,8 @@ class Remembering(Value):
     def at_line(self, line: int, lines: Sequence[str], blob: str) -> "Remembering":
         """At this line of a version with these lines; after the last one, at the first of the next document."""
         if line < len(lines):
-            return self.model_copy(update={"line": line, "blob": blob})
-        return self.model_copy(update={"document": self.document + 1, "blob": "", "line": 0, "place": 0})
+            return self.replace(line=line, blob=blob)
+        return self.replace(document=self.document + 1, blob="", line=0, place=0)
 
 
 class Beyond(Value):

@@ -76,11 +76,11 @@ class Plan(Value):
 
     def without_goals(self) -> "Plan":
         """What may enter workflow history: ids, roles, titles and order, no text for the agents."""
-        return Plan(steps=tuple(step.model_copy(update={"goal": ""}) for step in self.steps))
+        return Plan(steps=tuple(step.replace(goal="") for step in self.steps))
 
     def without_shares(self) -> "Plan":
         """As a model may make it: only a person gives shares."""
-        return Plan(steps=tuple(step.model_copy(update={"share": ""}) for step in self.steps))
+        return Plan(steps=tuple(step.replace(share="") for step in self.steps))
 
 
 def numbered(plan: Plan, ids: Collection[str]) -> Plan:
@@ -94,11 +94,9 @@ def numbered(plan: Plan, ids: Collection[str]) -> Plan:
             taken.add(renamed[step.id])
     return Plan(
         steps=tuple(
-            step.model_copy(
-                update={
-                    "id": renamed.get(step.id, step.id),
-                    "needs": tuple(renamed.get(need, need) for need in step.needs),
-                }
+            step.replace(
+                id=renamed.get(step.id, step.id),
+                needs=tuple(renamed.get(need, need) for need in step.needs),
             )
             for step in plan.steps
         )
@@ -394,7 +392,7 @@ def difference(before: Plan, after: Plan) -> dict[str, tuple[str, ...]]:
 
 
 def _without(step: Step, dropped: tuple[str, ...]) -> Step:
-    return step.model_copy(update={"needs": tuple(need for need in step.needs if need not in dropped)})
+    return step.replace(needs=tuple(need for need in step.needs if need not in dropped))
 
 
 def revision_id(number: int) -> str:
@@ -482,8 +480,4 @@ class Oversight(Value):
 
     def taken_up_again(self) -> "Oversight":
         """The task goes on after its end. The plan stays as it was revised; the report is reviewed anew."""
-        return self.with_(shares={}, under_way="", sent_back=0, mending=False, gave_up=False)
-
-    def with_(self, **changes: object) -> "Oversight":
-        """A copy with these fields changed."""
-        return self.model_copy(update=changes)
+        return self.replace(shares={}, under_way="", sent_back=0, mending=False, gave_up=False)

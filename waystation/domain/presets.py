@@ -13,7 +13,7 @@ from waystation.domain.amount import Limit
 from waystation.domain.budget import Mode
 from waystation.domain.compaction.policy import PRIMERS, RECENTS, Strategy
 from waystation.domain.models import CONDENSE_MODEL, plain_name
-from waystation.domain.value import Input, Value
+from waystation.domain.value import Value
 
 REQUEST = "request"
 """The name of the source that is what the person who submits has just written."""
@@ -119,7 +119,7 @@ INHERITED: Final = -1
 LEAST_THRESHOLD, MOST_THRESHOLD = 5, 100
 
 
-class Profile(Input):
+class Profile(Value):
     """What holds for models of a kind, unless somebody says otherwise. None: the profile says nothing."""
 
     threshold: object = None

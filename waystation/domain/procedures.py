@@ -14,7 +14,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from waystation.domain.value import Input, Value
+from waystation.domain.value import Value
 from waystation.patterns import proven
 
 FOLDER, SUFFIX = "skills", ".md"
@@ -48,7 +48,7 @@ _STEM = 5
 _SAY_NOTHING = frozenset({"about", "every", "from", "have", "into", "must", "that", "this", "what", "when", "with"})
 
 
-class SkillFile(Input):
+class SkillFile(Value):
     """A file beside a skill's `SKILL.md`."""
 
     name: str = Field(min_length=1, max_length=_LONGEST_NAME)
@@ -56,7 +56,7 @@ class SkillFile(Input):
     text: str = Field(max_length=SKILL_CHARACTERS)
 
 
-class GivenProcedure(Input):
+class GivenProcedure(Value):
     """A procedure as a person hands it in."""
 
     name: str = Field(min_length=1, max_length=_LONGEST_NAME)

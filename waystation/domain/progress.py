@@ -219,21 +219,19 @@ def _newest(progress: TaskProgress, count: int) -> TaskProgress:
         earlier[one.agent] = earlier.get(one.agent, CompactionTotals()) + CompactionTotals.of((one,))
     finished = [step.id for step in progress.steps if parent_of(step.id) and step.state in {"done", "partial"}]
     gone = frozenset(finished[: max(0, len(finished) - count)])
-    return progress.model_copy(
-        update={
-            "compactions": progress.compactions[len(dropped) :],
-            "earlier_compactions": earlier,
-            "steps": tuple(step for step in progress.steps if step.id not in gone),
-            "approvals": _newest_closed(progress.approvals, count),
-            "refusals": _last(progress.refusals, count),
-            "edits": tuple(edit.model_copy(update={"note": _cut(edit.note)}) for edit in _last(progress.edits, count)),
-            "tellings": _last(progress.tellings, count),
-            "updates": _last(progress.updates, count),
-            "reports": _last(progress.reports, max(1, count)),
-            "revisions": _last(progress.revisions, count),
-            "reviews": _last(progress.reviews, count),
-            "notes": (*map(_cut, _last(progress.notes, count)), LEFT_OUT),
-        }
+    return progress.replace(
+        compactions=progress.compactions[len(dropped) :],
+        earlier_compactions=earlier,
+        steps=tuple(step for step in progress.steps if step.id not in gone),
+        approvals=_newest_closed(progress.approvals, count),
+        refusals=_last(progress.refusals, count),
+        edits=tuple(edit.replace(note=_cut(edit.note)) for edit in _last(progress.edits, count)),
+        tellings=_last(progress.tellings, count),
+        updates=_last(progress.updates, count),
+        reports=_last(progress.reports, max(1, count)),
+        revisions=_last(progress.revisions, count),
+        reviews=_last(progress.reviews, count),
+        notes=(*map(_cut, _last(progress.notes, count)), LEFT_OUT),
     )
 
 
@@ -241,9 +239,7 @@ def _newest_closed(approvals: tuple[Approval, ...], count: int) -> tuple[Approva
     closed = [approval.request_id for approval in approvals if approval.decision != "pending"]
     gone = frozenset(closed[: max(0, len(closed) - count)])
     return tuple(
-        approval.model_copy(update={"note": _cut(approval.note)})
-        for approval in approvals
-        if approval.request_id not in gone
+        approval.replace(note=_cut(approval.note)) for approval in approvals if approval.request_id not in gone
     )
 
 
@@ -260,20 +256,16 @@ def spending(progress: TaskProgress, spent: Mapping[str, RunTotals]) -> TaskProg
     leg ends, and knows then which calls will have no answer any more: what it has counted never goes back.
     """
     known, totals = progress.totals, summed(tuple(spent.values()))
-    totals = totals.model_copy(
-        update={
-            "possibly_billed": max(known.possibly_billed, totals.possibly_billed),
-            "possibly_billed_micro_usd": max(known.possibly_billed_micro_usd, totals.possibly_billed_micro_usd),
-        }
+    totals = totals.replace(
+        possibly_billed=max(known.possibly_billed, totals.possibly_billed),
+        possibly_billed_micro_usd=max(known.possibly_billed_micro_usd, totals.possibly_billed_micro_usd),
     )
     budget = progress.budget
     held = (budget.reserved + budget.spent).less(totals.spent)
-    return progress.model_copy(
-        update={
-            "totals": totals,
-            "budget": budget.model_copy(update={"spent": totals.spent, "reserved": budget.limit.counted(held)}),
-            "steps": tuple(_spent(step, spent[step.id]) if step.id in spent else step for step in progress.steps),
-        }
+    return progress.replace(
+        totals=totals,
+        budget=budget.replace(spent=totals.spent, reserved=budget.limit.counted(held)),
+        steps=tuple(_spent(step, spent[step.id]) if step.id in spent else step for step in progress.steps),
     )
 
 
@@ -281,7 +273,7 @@ def _spent(step: StepProgress, totals: RunTotals) -> StepProgress:
     spent = Amount(
         tokens=max(step.spent.tokens, totals.spent.tokens), micro_usd=max(step.spent.micro_usd, totals.spent.micro_usd)
     )
-    return step.model_copy(update={"usage": totals.usage, "cost_micro_usd": totals.cost_micro_usd, "spent": spent})
+    return step.replace(usage=totals.usage, cost_micro_usd=totals.cost_micro_usd, spent=spent)
 
 
 def _steps(state: TaskState) -> Iterator[StepProgress]:
@@ -389,7 +381,7 @@ class Payments(Value):
     @property
     def bill(self) -> Bill:
         """What they come to."""
-        return bill(self.paid, self.unanswered).model_copy(update={"reused": self.reused})
+        return bill(self.paid, self.unanswered).replace(reused=self.reused)
 
 
 def bill(paid: Sequence[Paid], unanswered: Sequence[Unanswered] = ()) -> Bill:
@@ -489,14 +481,12 @@ class SpentLine(Value):
 
     def __add__(self, other: "SpentLine") -> "SpentLine":
         """Both, under the names of the first."""
-        return self.model_copy(
-            update={
-                "calls": self.calls + other.calls,
-                "usage": self.usage + other.usage,
-                "cost_micro_usd": self.cost_micro_usd + other.cost_micro_usd,
-                "unpriced_calls": self.unpriced_calls + other.unpriced_calls,
-                "possibly_billed": self.possibly_billed + other.possibly_billed,
-            }
+        return self.replace(
+            calls=self.calls + other.calls,
+            usage=self.usage + other.usage,
+            cost_micro_usd=self.cost_micro_usd + other.cost_micro_usd,
+            unpriced_calls=self.unpriced_calls + other.unpriced_calls,
+            possibly_billed=self.possibly_billed + other.possibly_billed,
         )
 
 

@@ -29,11 +29,11 @@ from waystation.domain.compaction.history import current, recorded_at
 from waystation.domain.errors import WebRefused
 from waystation.domain.roles import AgentRole, Permission, Phase, role_spec
 from waystation.domain.transcript import Transcript
-from waystation.domain.value import Input, Value
+from waystation.domain.value import Value
 from waystation.domain.web import Domains, web_address
 
 
-class ParameterLimit(Input):
+class ParameterLimit(Value):
     """What the values of one parameter are held to. At least one of these is said."""
 
     min: float | None = None
@@ -279,7 +279,7 @@ def held(now: Projection, sent: Collection[str]) -> Projection:
     hidden = [tool for tool in now.hidden if tool.name not in names]
     fresh = [tool for tool in now.shown if tool.name not in names]
     hidden += [Hidden(name=tool.name, tokens=tool.tokens, reason=SINCE_THEN) for tool in fresh]
-    return now.model_copy(update={"shown": shown, "hidden": tuple(hidden)})
+    return now.replace(shown=shown, hidden=tuple(hidden))
 
 
 def project(offered: Sequence[Offered], phase: Phase, rights: Rights, budget: int) -> Projection:

@@ -381,7 +381,7 @@ def forgotten_row(row: TaskRow) -> TaskRow:
     nothing: dict[str, object] = {"instructions": "", "accept": (), "left_out": (), "procedures": (), "servers": None}
     request = TaskRequest.model_validate({**row.request.model_dump(), "question": FORGOTTEN, **nothing})
     progress = None if row.progress is None else _without_text(row.progress)
-    return row.model_copy(update={"request": request, "title": FORGOTTEN, "progress": progress})
+    return row.replace(request=request, title=FORGOTTEN, progress=progress)
 
 
 def _without_text(progress: TaskProgress) -> TaskProgress:
@@ -390,7 +390,7 @@ def _without_text(progress: TaskProgress) -> TaskProgress:
         phase=progress.phase,
         title=FORGOTTEN,
         model=progress.model,
-        steps=tuple(step.model_copy(update={"title": "", "reason": ""}) for step in progress.steps),
+        steps=tuple(step.replace(title="", reason="") for step in progress.steps),
         budget=progress.budget,
         totals=progress.totals,
         legs=progress.legs,

@@ -43,7 +43,7 @@ def provided(state: TaskState, planning: RunTotals, terms: TaskTerms) -> TaskSta
         return state
     state = state.with_planning(planning)
     left = state.account.limit.part(PLANNING_PART).after(planning.spent)
-    return state.with_(account=state.account.reserve(HELD_FOR, left.amount.at_most(state.account.unreserved.amount)))
+    return state.replace(account=state.account.reserve(HELD_FOR, left.amount.at_most(state.account.unreserved.amount)))
 
 
 def plan_request(state: TaskState, now: datetime, deadline: datetime | None) -> Approval:
@@ -72,7 +72,7 @@ def replanned(
     """The task with the plan that a person sent, which is agreed to by that, and what is told of it. Every step has the
     share that it was given, or an even part of what those leave.
     """
-    state = state.with_(plan_edit=None)
+    state = state.replace(plan_edit=None)
     request = next((asked for asked in state.pending if asked.request_id == edit.request_id), None)
     if request is None or made.plan is None:
         reason = made.reason or f"{edit.request_id} was closed before the edited plan was read"
@@ -83,7 +83,7 @@ def replanned(
         account = account.settle(step.id, Amount())
     told = {"decision": "approved", "answered_at": now, **edit.model_dump(include={"by", "note", "answer_id"})}
     answer = request.model_copy(update=told)
-    state = state.with_(account=account).planned(made.plan, state.planning, (), terms.agent_budget)
+    state = state.replace(account=account).planned(made.plan, state.planning, (), terms.agent_budget)
     return state.answered(answer), answer
 
 
@@ -97,7 +97,7 @@ def allowance(state: TaskState) -> Limit:
 
 def begun(state: TaskState, run_id: str) -> TaskState:
     """An agent run of the oversight is under way: whatever happens, its cost is to be booked."""
-    return state.with_(oversight=state.oversight.with_(under_way=run_id))
+    return state.replace(oversight=state.oversight.replace(under_way=run_id))
 
 
 def paid(state: TaskState, run_id: str, totals: RunTotals) -> TaskState:
@@ -108,8 +108,8 @@ def paid(state: TaskState, run_id: str, totals: RunTotals) -> TaskState:
     account = state.account.settle(HELD_FOR, Amount()).spend(spent)
     rest = held.less(spent).at_most(account.unreserved.amount)
     costs = {**state.oversight.costs, run_id: totals}
-    return state.with_(
-        account=account.reserve(HELD_FOR, rest), oversight=state.oversight.with_(costs=costs, under_way="")
+    return state.replace(
+        account=account.reserve(HELD_FOR, rest), oversight=state.oversight.replace(costs=costs, under_way="")
     )
 
 
@@ -157,18 +157,18 @@ def reviewed(state: TaskState, made: Reviewed) -> TaskState:
     """The review is kept. Where the report goes back, its writer works again, with what it had left and its share."""
     review = made.review
     state = paid(state, review_id(review.number), made.totals)
-    oversight = state.oversight.with_(reviews=(*state.oversight.reviews, review))
-    state = state.with_(oversight=oversight, notes=merged(state.notes, made.notes))
+    oversight = state.oversight.replace(reviews=(*state.oversight.reviews, review))
+    state = state.replace(oversight=oversight, notes=merged(state.notes, made.notes))
     if not review.sent_back:
         return state
     run, more = _writer(state), _for_mending(state)
     step_id = run.run.step_id
     account = state.account.take_back(step_id, run.totals.spent).reserve(step_id, more)
     share = run.limit.after(run.limit.amount).raised(more)
-    return state.with_(
+    return state.replace(
         account=account,
         runs={**state.runs, step_id: run.reopened(share)},
-        oversight=oversight.with_(sent_back=oversight.sent_back + 1, mending=True),
+        oversight=oversight.replace(sent_back=oversight.sent_back + 1, mending=True),
     )
 
 
@@ -179,12 +179,12 @@ def mended(state: TaskState) -> TaskState:
         return state
     run = _writer(state)
     if not run.partial:
-        return state.with_(oversight=oversight.with_(mending=False))
+        return state.replace(oversight=oversight.replace(mending=False))
     note = f"What the review found was not mended: {run.reason}."
-    whole = run.model_copy(update={"partial": False, "reason": ""})
-    return state.with_(
+    whole = run.replace(partial=False, reason="")
+    return state.replace(
         runs={**state.runs, run.run.step_id: whole},
-        oversight=oversight.with_(mending=False, gave_up=True),
+        oversight=oversight.replace(mending=False, gave_up=True),
         notes=merged(state.notes, (note,)),
     )
 
@@ -278,8 +278,8 @@ def proposed(
     cost = sum((share.amount for share in shares.values()), Amount())
     if terms.revision_percent is None or state.account.limit.percent(terms.revision_percent).covers(cost):
         return None
-    request = plan_request(state, now, deadline).model_copy(update={"asked": cost, "steps_left": steps})
-    return state.with_(proposed=made).asked(request), request
+    request = plan_request(state, now, deadline).replace(asked=cost, steps_left=steps)
+    return state.replace(proposed=made).asked(request), request
 
 
 def agreed(state: TaskState) -> bool:
@@ -294,11 +294,11 @@ def revised(state: TaskState, made: Revised, agent_budget: Limit) -> TaskState:
     account, shares = _for_new_steps(state, made, agent_budget)
     for step_id, share in shares.items():
         account = account.reserve(step_id, share.amount)
-    oversight = state.oversight.with_(
+    oversight = state.oversight.replace(
         revisions=(*state.oversight.revisions, revision),
         shares={**state.oversight.shares, **shares},
     )
-    return state.with_(
+    return state.replace(
         plan=made.plan or state.plan, account=account, oversight=oversight, notes=merged(state.notes, made.notes)
     )
 

@@ -25,7 +25,7 @@ from waystation.domain.task import (
     short_hash,
     tenant_hash,
 )
-from waystation.domain.value import Input, Value
+from waystation.domain.value import Value
 
 FAILURES_IN_A_ROW = 3
 """After so many a schedule pauses itself."""
@@ -38,7 +38,7 @@ Overlap = Literal["skip", "buffer-one", "buffer-all", "allow-all"]
 """What happens at a time while an earlier run is under way, in Temporal's words."""
 
 
-class Timing(Input):
+class Timing(Value):
     """When a schedule runs. All of it stands on the Temporal server in plain text."""
 
     cron: str
@@ -47,7 +47,7 @@ class Timing(Input):
     catch_up: timedelta = Field(default=CATCH_UP, ge=timedelta(seconds=10), le=timedelta(days=365))
 
 
-class ScheduleWish(Input):
+class ScheduleWish(Value):
     """What is asked for again and again. The store has it; the server has its hash."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,59}$")]
@@ -248,8 +248,8 @@ def _readable(row: TaskRow) -> bool:
 
 def _asked(row: TaskRow) -> tuple[TaskRequest, TaskTerms]:
     """But for what is different each time: its id, the report before it, a floor that grows with earlier reports."""
-    request = row.request.model_copy(update={"request_id": "", "since": None})
-    return request, row.terms.model_copy(update={"floor": None})
+    request = row.request.replace(request_id="", since=None)
+    return request, row.terms.replace(floor=None)
 
 
 def _digest(text: str) -> str:

@@ -21,7 +21,7 @@ from waystation.domain.task import (
     TaskTerms,
     own_session,
 )
-from waystation.domain.value import Input, Value
+from waystation.domain.value import Value
 
 
 class Ask(Value):
@@ -183,7 +183,7 @@ class Raised(Value):
 REMEMBERED_ASKS = 500
 
 
-class LimitInput(Input):
+class LimitInput(Value):
     """JSON of the signal `set_session_limit`."""
 
     tokens: int | None = Field(default=None, ge=0, le=1_000_000_000_000, strict=True)
@@ -210,12 +210,12 @@ def with_limit(state: SessionState, sent: JsonValue) -> SessionState:
     """The session's new limit. Raises ValidationError; what was spent and is held stays as it is."""
     account = state.account
     limit = LimitInput.model_validate(sent).changed(account.limit)
-    return state.model_copy(update={"account": Account(limit=limit, spent=account.spent, reserved=account.reserved)})
+    return state.replace(account=Account(limit=limit, spent=account.spent, reserved=account.reserved))
 
 
 def taken_up(state: SessionState, task: Admitted) -> SessionState:
     """A task's budget is held, for the first time or again. Raises as `admitted` and `reopened` do."""
-    state = state.model_copy(update={"sealed": state.sealed or task.sealed_answers})
+    state = state.replace(sealed=state.sealed or task.sealed_answers)
     if task.budget is not None:
         return reopened(state, task.ref.task_id, task.budget)
     return admitted(state, task.ref.task_id, task.terms.budget)
@@ -230,9 +230,7 @@ def admitted(state: SessionState, task_id: str, budget: Limit) -> SessionState:
         limit.micro_usd is not None and budget.micro_usd is None
     ):
         raise BadInput(f"the session is limited to {limit_text(limit)}: give the task a --budget in the same unit")
-    return state.model_copy(
-        update={"account": state.account.reserve(task_id, budget.amount), "open_tasks": (*state.open_tasks, task_id)}
-    )
+    return state.replace(account=state.account.reserve(task_id, budget.amount), open_tasks=(*state.open_tasks, task_id))
 
 
 def reopened(state: SessionState, task_id: str, budget: BudgetProgress) -> SessionState:
@@ -242,7 +240,7 @@ def reopened(state: SessionState, task_id: str, budget: BudgetProgress) -> Sessi
     """
     account = state.account.take_back(task_id, budget.spent)
     account = account.reserve(task_id, budget.limit.after(budget.spent).amount)
-    return state.model_copy(update={"account": account, "open_tasks": (*state.open_tasks, task_id)})
+    return state.replace(account=account, open_tasks=(*state.open_tasks, task_id))
 
 
 _CENT = 10_000
@@ -297,11 +295,9 @@ def never_started(state: SessionState, task_id: str) -> SessionState:
 
 def settled(state: SessionState, settlement: Settlement) -> SessionState:
     """The task is over: its reservation becomes what it spent. A second settlement changes nothing."""
-    return state.model_copy(
-        update={
-            "account": state.account.settle(settlement.task_id, settlement.spent),
-            "open_tasks": tuple(task_id for task_id in state.open_tasks if task_id != settlement.task_id),
-        }
+    return state.replace(
+        account=state.account.settle(settlement.task_id, settlement.spent),
+        open_tasks=tuple(task_id for task_id in state.open_tasks if task_id != settlement.task_id),
     )
 
 
@@ -309,7 +305,7 @@ def raised(state: SessionState, grant: Raised) -> SessionState:
     """A person granted a task new money: limit and reservation grow together."""
     if grant.task_id not in state.account.reserved:
         return state
-    return state.model_copy(update={"account": state.account.grant_to(grant.task_id, grant.amount)})
+    return state.replace(account=state.account.grant_to(grant.task_id, grant.amount))
 
 
 def answered(state: SessionState, ask: Ask) -> tuple[SessionState, SessionAnswer | None]:
@@ -323,11 +319,9 @@ def answered(state: SessionState, ask: Ask) -> tuple[SessionState, SessionAnswer
     if _limited(account.limit, ask.amount) and ask.task_id in account.reserved:
         with suppress(Overdrawn):
             account, given = account.reserve(ask.task_id, ask.amount), ask.amount
-    changed = state.model_copy(
-        update={
-            "account": account,
-            "answered": (*state.answered, ask.ask_id)[-REMEMBERED_ASKS:],
-        }
+    changed = state.replace(
+        account=account,
+        answered=(*state.answered, ask.ask_id)[-REMEMBERED_ASKS:],
     )
     used = account.spent + account.held
     return changed, SessionAnswer(ask_id=ask.ask_id, amount=given, used=used, limit=account.limit)

@@ -51,18 +51,18 @@ from waystation.domain.task import (
     short_hash,
 )
 from waystation.domain.task_state import TaskState, decided
-from waystation.domain.value import Input, Value
+from waystation.domain.value import Value
 
 EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS = "edit_context", "tell", "update_documents"
 TOLD, UPDATED = "told-", "documents-"
 """The ids of tellings and of updates in the audit trail begin so: agents look for them at every turn."""
 
-InputT = TypeVar("InputT", bound=Input)
+InputT = TypeVar("InputT", bound=Value)
 ModelT = TypeVar("ModelT", bound=BaseModel)
 NumberedT = TypeVar("NumberedT", Telling, DocumentsUpdate)
 
 
-class TellInput(Input):
+class TellInput(Value):
     """JSON of the signal `tell`."""
 
     text: Annotated[str, Field(max_length=MAX_TELLING)] | None = None
@@ -90,7 +90,7 @@ class Words(Value):
     message: str | None = None
 
 
-class UpdateInput(Input):
+class UpdateInput(Value):
     """JSON of the signal `update_documents`."""
 
     documents: str = Field(pattern=r"^[0-9a-f]{64}$")
@@ -132,7 +132,7 @@ CompactionId = Annotated[str, AfterValidator(_compaction_id)]
 AgentId = Annotated[str, AfterValidator(_agent_id)]
 
 
-class EditInput(Input):
+class EditInput(Value):
     """JSON of the signal `edit_context`."""
 
     action: Action
@@ -316,17 +316,17 @@ def after_message(state: TaskState, sent: Sent | Telling | Refusal) -> TaskState
         case ContextEdit():
             return state.with_run(state.runs[sent.agent].with_edit(sent))
         case PlanEdit():
-            return state.with_(plan_edit=sent)
+            return state.replace(plan_edit=sent)
         case Words(telling=told) | (Telling() as told):
-            return state.with_(tellings=_among(state.tellings, told))
+            return state.replace(tellings=_among(state.tellings, told))
         case DocumentsUpdate():
-            return state.with_(updates=_among(state.updates, sent))
+            return state.replace(updates=_among(state.updates, sent))
 
 
 def _settled(state: TaskState, answer: Approval) -> TaskState:
     if answer.about_plan:
         ends = answer.decision != "approved" and (state.proposed is None or answer.finish == "cancel")
-        return state.with_(cancelled=state.cancelled or ends)
+        return state.replace(cancelled=state.cancelled or ends)
     if answer.action is not None:
         return decided(state, answer)
     return state.granted(answer.agent, answer.granted) if answer.decision == "approved" else state.denied(answer.agent)
@@ -339,9 +339,9 @@ def not_kept(
     refused = Refusal(signal=signal, reason=reason, at=now, answer_id=sent.answer_id)
     match sent:
         case Telling():
-            state = state.with_(tellings=_others(state.tellings, sent))
+            state = state.replace(tellings=_others(state.tellings, sent))
         case DocumentsUpdate():
-            state = state.with_(updates=_others(state.updates, sent))
+            state = state.replace(updates=_others(state.updates, sent))
     return state.answered(refused), refused
 
 

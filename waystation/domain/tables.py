@@ -68,15 +68,10 @@ class Table(Value):
             return self
         widths = self.widths[begin:end]
         columns = tuple(
-            [
-                column.model_copy(update={"codes": column.codes[begin:end]})
-                for column in self.columns[: max(widths, default=0)]
-            ]
+            [column.replace(codes=column.codes[begin:end]) for column in self.columns[: max(widths, default=0)]]
         )
         above = None if begin else self.above
-        return self.model_copy(
-            update={"columns": columns, "lines": self.lines[begin:end], "widths": widths, "above": above}
-        )
+        return self.replace(columns=columns, lines=self.lines[begin:end], widths=widths, above=above)
 
 
 class Column(Value):

@@ -24,7 +24,7 @@ from waystation.domain.presets import Preset
 from waystation.domain.privacy import Policy
 from waystation.domain.procedures import Procedures
 from waystation.domain.transcript import Message, Text
-from waystation.domain.value import Input, Value
+from waystation.domain.value import Value
 
 
 class ForkedFrom(Value):
@@ -111,7 +111,7 @@ def _in_range(budget: Limit) -> Limit:
 TaskBudget = Annotated[Limit, AfterValidator(_in_range)]
 
 
-class TaskRequest(Input):
+class TaskRequest(Value):
     """One thing asked for. The same `request_id` finds the same task again, also after it has finished."""
 
     question: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20_000)]
@@ -471,7 +471,7 @@ class TaskRow(Value):
     def progress_in(self, phase: TaskPhase) -> TaskProgress:
         """What the store alone can say of the task in this phase."""
         if self.progress is not None:
-            return self.progress.model_copy(update={"phase": phase})
+            return self.progress.replace(phase=phase)
         return TaskProgress(
             task_id=self.ref.task_id,
             phase=phase,

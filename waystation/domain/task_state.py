@@ -138,13 +138,19 @@ class TaskState(Value):
         given = {step.id: shares[step.id] for step in plan.steps if step.share or shares[step.id] != share}
         for step in plan.steps:
             account = account.reserve(step.id, given.get(step.id, share).amount)
-        oversight = state.oversight.with_(shares={**state.oversight.shares, **given})
-        known = {"plan": plan, "share": share, "account": account, "oversight": oversight}
-        return state.with_(phase=TaskPhase.WORKING, notes=merged(self.notes, notes), **known)
+        oversight = state.oversight.replace(shares={**state.oversight.shares, **given})
+        return state.replace(
+            phase=TaskPhase.WORKING,
+            plan=plan,
+            share=share,
+            account=account,
+            oversight=oversight,
+            notes=merged(self.notes, notes),
+        )
 
     def with_planning(self, totals: RunTotals) -> "TaskState":
         """What planning cost in all, booked once."""
-        return self.with_(planning=totals, account=self.account.spend(totals.spent.less(self.planning.spent)))
+        return self.replace(planning=totals, account=self.account.spend(totals.spent.less(self.planning.spent)))
 
     def share_of(self, step_id: str) -> Limit | None:
         """What a step starts with, once there is a plan."""
@@ -154,7 +160,7 @@ class TaskState(Value):
         """The step's agent run, with the share that is reserved for it."""
         if (shelved := self.shelved.get(step.id)) is not None:
             rest = {step_id: run for step_id, run in self.shelved.items() if step_id != step.id}
-            return self.with_(shelved=rest).with_run(shelved)
+            return self.replace(shelved=rest).with_run(shelved)
         share = self.share_of(step.id) or Limit(tokens=self.account.reserved.get(step.id, Amount()).tokens)
         state = self if self.floor is None else self._made_good(step.id, share)
         run = AgentRun(
@@ -177,7 +183,7 @@ class TaskState(Value):
     def _made_good(self, step_id: str, share: Limit) -> "TaskState":
         """What was borrowed from a step that begins is held for it again, as far as it is there."""
         lacks = share.amount.less(self.account.reserved.get(step_id, Amount()))
-        return self.with_(account=self.account.draw(step_id, lacks)[0])
+        return self.replace(account=self.account.draw(step_id, lacks)[0])
 
     def starts_with(self, step_id: str) -> Limit | None:
         """What a step to come would start with now: its share, as far as nobody has borrowed of it."""
@@ -197,7 +203,7 @@ class TaskState(Value):
         account = state.account
         if step_id in self.done:  # a summary that somebody asked for was under way when it delivered
             account = account.spend(run.totals.spent.less(self.runs[step_id].totals.spent))
-        state = state.with_(runs={**state.runs, step_id: run}, account=account, notes=merged(self.notes, run.notes))
+        state = state.replace(runs={**state.runs, step_id: run}, account=account, notes=merged(self.notes, run.notes))
         task = Level("The task", state.totals.spent, account.limit, self._raises())
         agent = Level(step_id, run.totals.spent, run.limit, self._raises(step_id))
         return state.warning(*((task,) if delivered else (agent, task))).resting()
@@ -208,16 +214,16 @@ class TaskState(Value):
         parent = self.runs.get(parent_of(step_id) or "")
         order = parent and parent.open_order(step_id)
         if parent is None or order is None:
-            return self.with_(account=self.account.settle(step_id, spent))
+            return self.replace(account=self.account.settle(step_id, spent))
         account, rest = self.account.hand_back(step_id, parent.run.step_id, spent)
         back = HandedBack(id=step_id, call_id=order.call_id, partial=run.partial, reason=run.reason)
         told = parent.after_subagent(back, rest, lacking=run.partial or run.lacking)
-        return self.with_(account=account, runs={**self.runs, parent.run.step_id: told})
+        return self.replace(account=account, runs={**self.runs, parent.run.step_id: told})
 
     def warning(self, *levels: Level) -> "TaskState":
         """With a note for each level that is nearly spent, unless it has one since it was last raised."""
         warned, notes = nearing(self.warned, levels)
-        return self.with_(warned=warned, notes=merged(self.notes, notes)) if notes else self
+        return self.replace(warned=warned, notes=merged(self.notes, notes)) if notes else self
 
     def _raises(self, step_id: str | None = None) -> int:
         """How often people have granted more, to one step's agent or to all."""
@@ -231,7 +237,7 @@ class TaskState(Value):
         """New money for a step's agent: task and agent are raised together. A run that delivered stays as it is."""
         if step_id in self.done:
             return self
-        return self.with_(account=self.account.grant_to(step_id, amount)).with_run(
+        return self.replace(account=self.account.grant_to(step_id, amount)).with_run(
             self.runs[step_id].after_grant(amount)
         )
 
@@ -239,25 +245,25 @@ class TaskState(Value):
         """What the session gives raises the task, once for each ask; runs then draw on it."""
         if answer.ask_id in self.answered_asks:
             return self
-        given = self.with_(
+        given = self.replace(
             account=self.account.grant(answer.amount), answered_asks=(*self.answered_asks, answer.ask_id)
         )
         return given.warning(Level("The session", answer.used, answer.limit, verb="spent or reserved"))
 
     def published(self, version: ReportVersion) -> "TaskState":
         """Its report is stored."""
-        return self.with_(report=version.report, reports=(*self.reports, version))
+        return self.replace(report=version.report, reports=(*self.reports, version))
 
     def asked(self, approval: Approval) -> "TaskState":
         """A person is asked."""
-        return self.with_(approvals=(*self.approvals, approval)).resting()
+        return self.replace(approvals=(*self.approvals, approval)).resting()
 
     def answered(self, answer: Approval | Refusal) -> "TaskState":
         """An answer arrived; a refused one changes nothing but the list of refusals."""
         if isinstance(answer, Refusal):
-            return self.with_(refusals=(*self.refusals, answer)[-SHOWN_REFUSALS:])
+            return self.replace(refusals=(*self.refusals, answer)[-SHOWN_REFUSALS:])
         approvals = tuple(answer if known.request_id == answer.request_id else known for known in self.approvals)
-        return self.with_(approvals=approvals).resting()
+        return self.replace(approvals=approvals).resting()
 
     def resting(self) -> "TaskState":
         """Working, or paused when every started, undelivered run waits for a person."""
@@ -266,7 +272,7 @@ class TaskState(Value):
         waiting = {approval.agent for approval in self.pending}
         active = {step_id for step_id, run in self.runs.items() if run.phase not in {"delivered", "delegating"}}
         paused = PLANNING_ID in waiting or (bool(active) and active <= waiting)
-        return self.with_(phase=TaskPhase.PAUSED if paused else TaskPhase.WORKING)
+        return self.replace(phase=TaskPhase.PAUSED if paused else TaskPhase.WORKING)
 
     def request_for(
         self, step_id: str, now: datetime, deadline: datetime | None = None, ceiling: Limit | None = None
@@ -298,11 +304,11 @@ class TaskState(Value):
         for step_id in tuple(account.reserved):
             run = self.runs.get(step_id) or self.shelved.get(step_id)
             account = account.settle(step_id, run.totals.spent if run else Amount())
-        return self.with_(phase=phase, account=account)
+        return self.replace(phase=phase, account=account)
 
     def expired(self, request: Approval, now: datetime) -> "TaskState":
         """Nobody answered until the deadline: the agent delivers what it has."""
-        state = self.answered(request.model_copy(update={"decision": "expired", "answered_at": now}))
+        state = self.answered(request.replace(decision="expired", answered_at=now))
         run = state.runs[request.agent].cannot_go_on("nobody answered its request for money until its deadline")
         return state.with_run(run)
 
@@ -310,11 +316,7 @@ class TaskState(Value):
         """No more for a step's agent: it delivers what it has; where the answer says so, the whole task ends."""
         answer = next(approval for approval in reversed(self.approvals) if approval.agent == step_id)
         run = self.runs[step_id].cannot_go_on("a person denied it more")
-        return self.with_(cancelled=self.cancelled or answer.finish == "cancel").with_run(run)
-
-    def with_(self, **changes: object) -> "TaskState":
-        """A copy with these fields changed."""
-        return self.model_copy(update=changes)
+        return self.replace(cancelled=self.cancelled or answer.finish == "cancel").with_run(run)
 
 
 def state_pieces(state: TaskState) -> tuple[Piece, ...]:
@@ -375,14 +377,14 @@ def decided(state: TaskState, answer: Approval) -> TaskState:
     )
     cancels = answer.decision == "denied" and answer.finish == "cancel"
     run = state.runs[answer.agent].after_decision(decision)
-    return state.with_(cancelled=state.cancelled or cancels).with_run(run)
+    return state.replace(cancelled=state.cancelled or cancels).with_run(run)
 
 
 def overtaken(state: TaskState, step_id: str, now: datetime) -> tuple[Approval, ...]:
     """Open requests for calls that the agent does not wait for any more, closed."""
     waits_for = {question.digest for question in state.runs[step_id].questions}
     return tuple(
-        asked.model_copy(update={"decision": "expired", "note": TAKEN_BACK, "answered_at": now})
+        asked.replace(decision="expired", note=TAKEN_BACK, answered_at=now)
         for asked in state.pending
         if asked.agent == step_id and asked.action is not None and asked.action.digest not in waits_for
     )
@@ -402,14 +404,14 @@ def taken_on(state: TaskState, parent_id: str, terms: TaskTerms) -> TaskState:
 def _taken_on(state: TaskState, parent: AgentRun, order: SubagentOrder, terms: AgentTerms) -> TaskState:
     carved = order.limit.amount
     run = AgentRun(
-        run=parent.run.model_copy(update={"step_id": order.id, "role": order.role}),
+        run=parent.run.replace(step_id=order.id, role=order.role),
         terms=terms,
         limit=order.limit,
         share=order.limit,
     )
     parent_id = parent.run.step_id
     runs = {**state.runs, parent_id: parent.carving(carved), order.id: run}
-    return state.with_(runs=runs, account=state.account.carve(parent_id, order.id, carved))
+    return state.replace(runs=runs, account=state.account.carve(parent_id, order.id, carved))
 
 
 def _terms(terms: AgentTerms, order: SubagentOrder) -> AgentTerms:

@@ -398,7 +398,7 @@ class Transcript(Value):
         for block in blocks:
             if block.type == "tool_use":
                 while block.id in known:
-                    block = block.model_copy(update={"id": f"{block.id}_{self.next_id}"})  # noqa: PLW2901
+                    block = block.replace(id=f"{block.id}_{self.next_id}")  # noqa: PLW2901
                 known.add(block.id)
             own.append(block)
         return Message(id=self.next_id, role="assistant", blocks=tuple(own), said_by=said_by)
@@ -409,7 +409,7 @@ class Transcript(Value):
 
     def with_message(self, message: Message) -> "Transcript":
         """One commit further."""
-        return self.model_copy(update={"messages": (*self.messages, message), "version": self.version + 1})
+        return self.replace(messages=(*self.messages, message), version=self.version + 1)
 
     @property
     def next_id(self) -> str:

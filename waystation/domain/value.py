@@ -11,9 +11,31 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, ParamSpec, Protocol, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, JsonValue, ValidationError
+
+Fields = ParamSpec("Fields")
+Copied = TypeVar("Copied")
+Copied_co = TypeVar("Copied_co", covariant=True)
+
+
+class _Replaceable(Protocol[Fields, Copied_co]):
+    """What type checkers know of a model: its fields as optional keywords. They synthesise this method."""
+
+    def __replace__(self, *args: Fields.args, **changes: Fields.kwargs) -> Copied_co: ...
+
+
+class Replace:
+    """A method that copies a value with fields changed. Its keywords are the fields of the value that it is called on,
+    with their types, so that the type checker finds a change of a field that was renamed.
+
+    What it is given is not validated again, as in `model_copy`.
+    """
+
+    def __get__(self, value: _Replaceable[Fields, Copied], kind: object = None) -> Callable[Fields, Copied]:
+        """Bound to the value."""
+        return value.__replace__
 
 
 class Value(BaseModel):
@@ -22,6 +44,7 @@ class Value(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    replace: ClassVar[Replace] = Replace()
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """See base class. Cached properties are computed again for the copy.
@@ -37,12 +60,6 @@ class Value(BaseModel):
         for worked_out in kept.keys() - type(self).model_fields.keys():
             del kept[worked_out]
         return copied
-
-
-class Input(BaseModel):
-    """A value that a person typed: unknown fields are refused, so that a typing error is seen."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def text_hash(text: str) -> str:
@@ -184,11 +201,18 @@ def mapped(body: JsonValue, change: Callable[[str], str], names: FieldNames = no
         case str():
             return change(body)
         case dict():
-            return {change(key) if names(key) else key: mapped(part, change, names) for key, part in body.items()}
+            return mapped_fields(body, change, names)
         case list():
             return [mapped(part, change, names) for part in body]
         case _:
             return body
+
+
+def mapped_fields(
+    body: Mapping[str, JsonValue], change: Callable[[str], str], names: FieldNames = no_name
+) -> dict[str, JsonValue]:
+    """The same of an object."""
+    return {change(key) if names(key) else key: mapped(part, change, names) for key, part in body.items()}
 
 
 OURS = "Value error, "

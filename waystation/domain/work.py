@@ -70,7 +70,7 @@ class ReportDraft(Value):
             sections = tuple(section if known.heading == section.heading else known for known in self.sections)
         else:
             sections = (*self.sections, section)
-        return self.model_copy(update={"sections": sections})
+        return self.replace(sections=sections)
 
 
 class Criterion(Value):

@@ -70,7 +70,7 @@ def _readable(message: Message, speaker: str, reader: str) -> Message:
     if not thought or family_name(speaker) == family_name(reader):
         return message
     left = tuple(block for block in message.blocks if block not in thought)
-    return message.model_copy(update={"blocks": left or (Text(text="(no words)"),)})
+    return message.replace(blocks=left or (Text(text="(no words)"),))
 
 
 class ModelReply(Value):

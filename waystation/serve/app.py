@@ -142,7 +142,7 @@ def application(site: Site, client: Client, tenant: str, asked: LetIn) -> ASGIAp
                 await stack.enter_async_context(site.assistants.session_manager.run())
             yield
 
-    signs_in = asked.access.model_copy(update={"tenant": tenant})
+    signs_in = asked.access.replace(tenant=tenant)
     app = FastAPI(
         title="Waystation",
         version=__version__,

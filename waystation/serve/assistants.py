@@ -28,7 +28,7 @@ from waystation.domain.memory import MemoryQuery
 from waystation.domain.procedures import GivenProcedure
 from waystation.domain.signals import Answer
 from waystation.domain.task import SourceDocument, TaskPhase, TaskProgress, TaskRequest, session_hash, tenant_hash
-from waystation.domain.value import Input, Value
+from waystation.domain.value import Value
 from waystation.files import opened_private, private_folder
 from waystation.markdown import exported_report, section_of, sections_of
 from waystation.serve.bodies import AtOnce
@@ -44,7 +44,7 @@ SCHEME = "waystation"
 """Of the addresses of what tasks have: `waystation://tasks/TASK/report`, `waystation://tasks/TASK/documents/NAME`."""
 
 
-class GivenDocument(Input):
+class GivenDocument(Value):
     """A document: its text with a name, the path of a file or folder, or the address of a resource."""
 
     name: str = Field(default="", max_length=200, description="What it is called in citations; needed beside a text.")
@@ -70,7 +70,7 @@ class GivenDocument(Input):
         return self
 
 
-class Handing(Input):
+class Handing(Value):
     """What is handed over."""
 
     question: str
@@ -286,9 +286,7 @@ class Assistant:
         if path.is_dir():
             return loaded
         short = name or next(str(path.relative_to(root)) for root in self.rights.roots if path.is_relative_to(root))
-        return loaded.model_copy(
-            update={"documents": tuple(one.model_copy(update={"name": short}) for one in loaded.documents)}
-        )
+        return loaded.replace(documents=tuple(one.replace(name=short) for one in loaded.documents))
 
     async def _from_task(self, one: GivenDocument, address: SplitResult) -> tuple[SourceDocument, ...]:
         task, _, rest = address.path.removeprefix("/").partition("/")

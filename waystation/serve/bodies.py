@@ -36,7 +36,7 @@ from waystation.domain.task import (
     TaskTerms,
     own_session,
 )
-from waystation.domain.value import OURS, Input, plain_fault
+from waystation.domain.value import OURS, Value, plain_fault
 from waystation.serve.access import Who
 from waystation.serve.listeners import Feed
 from waystation.serve.principals import Principal
@@ -91,7 +91,7 @@ AtOnce = BeforeValidator(_at_once)
 """Of documents: not too many."""
 
 
-class NewTask(Input):
+class NewTask(Value):
     """A task to hand in. Amounts are written as in commands: `600k`, `$2.00`, `600k+$2.00`."""
 
     question: str = Field(min_length=1, max_length=20_000)
@@ -110,7 +110,7 @@ class NewTask(Input):
     """Names and texts; without any, those of the session's newest task."""
 
 
-class Grant(Input):
+class Grant(Value):
     """An answer that approves. Without an amount, what was asked for."""
 
     request_id: str = Field(min_length=1, max_length=200)
@@ -119,7 +119,7 @@ class Grant(Input):
     note: str = Field(default="", max_length=2_000)
 
 
-class Denial(Input):
+class Denial(Value):
     """An answer that denies."""
 
     request_id: str = Field(min_length=1, max_length=200)
@@ -128,14 +128,14 @@ class Denial(Input):
     note: str = Field(default="", max_length=2_000)
 
 
-class NewWords(Input):
+class NewWords(Value):
     """What agents are told."""
 
     message: str = Field(min_length=1, max_length=20_000)
     by: str = Field(default="", max_length=200)
 
 
-class NewEdit(Input):
+class NewEdit(Value):
     """What is done to the context of an agent: each action with what it needs, as `waystation compact`, `pin`,
     `restore` and `rewind` have it.
     """
@@ -151,7 +151,7 @@ class NewEdit(Input):
     note: str = Field(default="", max_length=2_000)
 
 
-class NewFork(Input):
+class NewFork(Value):
     """A new task with the finished steps of one that is over."""
 
     step: str = Field(min_length=1, max_length=60)
@@ -160,7 +160,7 @@ class NewFork(Input):
     budget: str | None = Field(default=None, max_length=60)
 
 
-class SessionLimit(Input):
+class SessionLimit(Value):
     """What all tasks of a session may spend; null or `unlimited`: without a limit."""
 
     budget: str | None = Field(min_length=1, max_length=60)
@@ -230,9 +230,9 @@ async def uploaded(files: Sequence[UploadFile]) -> Loaded:
             raise BadInput(_as_given(str(error), folder, len(files))) from None
     paths = [given[_number(one.name)] for one in loaded.documents]
     names = unique_names([Named(path.rpartition("/")[2], path) for path in paths])
-    documents = [one.model_copy(update={"name": name}) for one, name in zip(loaded.documents, names, strict=True)]
+    documents = [one.replace(name=name) for one, name in zip(loaded.documents, names, strict=True)]
     called = {one.name: name for one, name in zip(loaded.documents, names, strict=True)}
-    left_out = [one.model_copy(update={"name": _left_out_name(one.name, called, given)}) for one in loaded.left_out]
+    left_out = [one.replace(name=_left_out_name(one.name, called, given)) for one in loaded.left_out]
     return Loaded(documents=tuple(documents), left_out=tuple(left_out))
 
 
@@ -439,9 +439,9 @@ async def call_for(
             case TaskView():
                 # Of what somebody sends as a view, nothing is believed but whose it is.
                 seen = await client.last_known(value.progress.task_id)
-                given[name] = seen.model_copy(update={"origins": value.origins})
+                given[name] = seen.replace(origins=value.origins)
             case EditInput():
-                given[name] = value.model_copy(update={"by": who.name or value.by})
+                given[name] = value.replace(by=who.name or value.by)
             case _:
                 pass
     if "by" in called.parameters:
@@ -481,7 +481,7 @@ def _of_tenant(request: TaskRequest, who: Principal) -> TaskRequest:
     """Raises BadInput where it builds on a task without saying so by a call of its own, which looks whose that is."""
     if request.forked_from is not None or request.since is not None:
         raise BadInput("what a task builds on is not said in a request: fork that task, or go on in its session")
-    return request.model_copy(update={"tenant": who.tenant})
+    return request.replace(tenant=who.tenant)
 
 
 async def _same(client: Client, row: TaskRow, who: Principal) -> TaskRow:

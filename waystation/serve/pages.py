@@ -271,7 +271,7 @@ async def spending_page(
     except BadInput as error:
         typed = {"since": str(query.since or ""), "until": str(query.until or "")}
         back = SentForm("days", typed, {"since": str(error)}, status=400)
-        asked = query.model_copy(update={"since": None, "until": None})
+        asked = query.replace(since=None, until=None)
         spending = await asked.answer(client)
     days = spent_days(spending, query.by)
     session = query.session or ""
@@ -511,7 +511,7 @@ async def _hand_in(client: Client, who: Principal, form: FormData) -> Response:
     )
     asked = request_for(who.tenant, new, session, request_id, loaded.left_out)
     if cause := await _impossible(client, asked):
-        about_budget = asked.budget and not await _impossible(client, asked.model_copy(update={"budget": None}))
+        about_budget = asked.budget and not await _impossible(client, asked.replace(budget=None))
         raise FormRefused({"budget" if about_budget else WHOLE: cause}, loaded.left_out)
     submitted = await client.submit(asked, documents)
     return RedirectResponse(f"/tasks/{submitted.task_id}", 303)

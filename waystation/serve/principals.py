@@ -134,7 +134,7 @@ class ApiKeys:
             found = next((key for key in kept if key.id == key_id), None)
             if found is None:
                 raise BadInput(f"there is no API key {key_id!r}: `waystation keys list` shows them")
-            revoked = found if found.revoked_at else found.model_copy(update={"revoked_at": now})
+            revoked = found if found.revoked_at else found.replace(revoked_at=now)
             self._keep(tuple(revoked if key.id == key_id else key for key in kept))
         return revoked
 

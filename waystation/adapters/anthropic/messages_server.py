@@ -246,12 +246,12 @@ class PrefixBinding:
         blocks: list[Block] = []
         for block in reply.blocks:
             if isinstance(block, Thinking):
-                block = block.model_copy(update={"signature": f"{thought(block.thinking)}.{prefix.digest}"})  # noqa: PLW2901
+                block = block.replace(signature=f"{thought(block.thinking)}.{prefix.digest}")  # noqa: PLW2901
             elif isinstance(block, RedactedThinking):
-                block = block.model_copy(update={"data": f"{thought(block.data)}.{prefix.digest}"})  # noqa: PLW2901
+                block = block.replace(data=f"{thought(block.data)}.{prefix.digest}")  # noqa: PLW2901
             prefix.add("assistant", block.model_dump(mode="json"))
             blocks.append(block)
-        return reply.model_copy(update={"blocks": tuple(blocks)})
+        return reply.replace(blocks=tuple(blocks))
 
 
 class _Prefix:
@@ -474,5 +474,5 @@ class CachingServer:
         reply = self.binding.signed(self.answer(body), body)
         usage = self.cache.charge(body, self.now()) + Usage(output=reply.usage.output)
         self.usages.append(usage)
-        whole = message_of(reply.model_copy(update={"usage": usage}))
+        whole = message_of(reply.replace(usage=usage))
         return streamed({**whole, "input_transformations": dropped} if dropped else whole)

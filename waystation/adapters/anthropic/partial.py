@@ -42,7 +42,7 @@ class PartialReply:
         self._last = at
         match event.type:
             case "message_start":
-                self._input = usage_of(event.message).model_copy(update={"output": 0})
+                self._input = usage_of(event.message).replace(output=0)
                 self._hidden_since = at
             case "content_block_start":
                 self._show(at)

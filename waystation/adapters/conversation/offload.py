@@ -38,17 +38,17 @@ class Offloading:
             message if message.id in pinned else self._message(message, window) for message in transcript.messages
         )
         changed = any(new is not old for new, old in zip(messages, transcript.messages, strict=True))
-        return transcript.model_copy(update={"messages": messages}) if changed else transcript
+        return transcript.replace(messages=messages) if changed else transcript
 
     def _message(self, message: Message, window: int) -> Message:
         if not any(_is_long(block, window) for block in message.blocks):
             return message
-        return message.model_copy(update={"blocks": tuple(self._blocks(message, window))})
+        return message.replace(blocks=tuple(self._blocks(message, window)))
 
     def _blocks(self, message: Message, window: int) -> Iterator[Block]:
         for block in message.blocks:
             if isinstance(block, ToolResult) and _is_long(block, window):
-                yield block.model_copy(update={"content": self._preview(message.id, block.content)})
+                yield block.replace(content=self._preview(message.id, block.content))
             else:
                 yield block
 

@@ -222,9 +222,9 @@ def _transcript(read: Sequence[Message], written: JsonValue) -> Transcript:
     for message in read:
         record = _stand_in(message) or _pin_of_operator(message)
         if record is not None:
-            records.append(record.model_copy(update={"after": len(read)}))
+            records.append(record.replace(after=len(read)))
         is_stand_in = isinstance(record, Summarised | Truncated)
-        messages.append(message.model_copy(update={"blocks": (_GONE,)}) if is_stand_in else message)
+        messages.append(message.replace(blocks=(_GONE,)) if is_stand_in else message)
     digest = sha256(json.dumps(written, sort_keys=True).encode()).hexdigest()
     return Transcript(run_id=f"file-{digest[:16]}", messages=tuple(messages), records=tuple(records))
 
@@ -235,10 +235,10 @@ def _stand_in(message: Message) -> Summarised | Truncated | None:
         return None
     text = message.text.strip()
     if text.startswith(OPEN) and text.endswith(CLOSE):
-        summary = message.model_copy(update={"id": f"{ID_PREFIX}{message.id}"})
+        summary = message.replace(id=f"{ID_PREFIX}{message.id}")
         return Summarised(id=summary.id, strategy="earlier", covered=(message.id,), summary=summary)
     if _is_marker(text):
-        marker = message.model_copy(update={"id": f"{MARKER_PREFIX}{message.id}"})
+        marker = message.replace(id=f"{MARKER_PREFIX}{message.id}")
         return Truncated(id=marker.id, covered=(message.id,), marker=marker)
     return None
 

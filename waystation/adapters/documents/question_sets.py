@@ -204,4 +204,4 @@ class _Shelf:
         return found
 
     def _file(self, name: str) -> SourceDocument:
-        return self._read[self._files[name].resolve()].model_copy(update={"name": citable(name)})
+        return self._read[self._files[name].resolve()].replace(name=citable(name))

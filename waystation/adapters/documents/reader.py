@@ -101,7 +101,7 @@ class ChildReader:
         with _Announced() as begun:
             while True:
                 try:
-                    return self._read_once(file, given.model_copy(update={"broken": tuple(broken)}), begun.entrance)
+                    return self._read_once(file, given.replace(broken=tuple(broken)), begun.entrance)
                 except ParserBroke as broke:
                     # One attachment must not take the message down, nor the others.
                     last = begun.last()
@@ -111,7 +111,7 @@ class ChildReader:
 
     def _without_attachments(self, file: int, given: FileGiven, begun: int, broke: ParserBroke) -> Extracted:
         try:
-            return self._read_once(file, given.model_copy(update={"attachments": False}), begun)
+            return self._read_once(file, given.replace(attachments=False), begun)
         except Unreadable as unreadable:
             raise (broke if str(unreadable) == BREAKS else unreadable) from None
 

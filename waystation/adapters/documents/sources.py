@@ -81,7 +81,7 @@ def _tails(names: Named) -> list[str]:
 def apart(documents: Sequence[SourceDocument]) -> tuple[SourceDocument, ...]:
     """The documents under names that no two share and a citation can have; those that are so stay as they are."""
     names = unique_names([Named(one.name, one.name) for one in documents])
-    return tuple(one.model_copy(update={"name": name}) for one, name in zip(documents, names, strict=True))
+    return tuple(one.replace(name=name) for one, name in zip(documents, names, strict=True))
 
 
 def citable(name: str) -> str:

@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from waystation.domain.errors import BadInput
 from waystation.domain.roles import AgentRole
-from waystation.domain.value import Input, Value, malformed, named_twice
+from waystation.domain.value import Value, malformed, named_twice
 from waystation.patterns import proven
 
 SHORTEST_SECRET = 6
@@ -119,7 +119,7 @@ class Server(Value):
     """Taken out of whatever the server says."""
 
 
-class _Entry(Input):
+class _Entry(Value):
     """A server as it is written. Ours are `allow`, `ask`, `timeout`, `start_timeout`, `roles` and `by_name`."""
 
     model_config = ConfigDict(hide_input_in_errors=True)

@@ -335,7 +335,7 @@ class McpServers:
         specs = list(chain.from_iterable(listing.specs for listing in listings))
         names = model_names([ForeignName(spec.server, spec.tool) for spec in specs], taken)
         return ForeignTools(
-            tools=tuple(spec.model_copy(update={"name": names[ForeignName(spec.server, spec.tool)]}) for spec in specs),
+            tools=tuple(spec.replace(name=names[ForeignName(spec.server, spec.tool)]) for spec in specs),
             hidden=(*chain.from_iterable(listing.hidden for listing in listings), *missing),
         )
 

@@ -140,10 +140,10 @@ def fitted(reply: Reply, max_tokens: int) -> Reply:
     if reply.tokens <= max_tokens:
         return reply
     if not reply.calls:
-        return reply.model_copy(update={"text": first_words(reply.text, max_tokens * CHARACTERS_A_TOKEN), "cut": True})
-    bare = reply.model_copy(update={"text": ""})
+        return reply.replace(text=first_words(reply.text, max_tokens * CHARACTERS_A_TOKEN), cut=True)
+    bare = reply.replace(text="")
     while bare.tokens > max_tokens and bare.calls:
-        bare = bare.model_copy(update={"calls": _with_less(bare.calls)})
+        bare = bare.replace(calls=_with_less(bare.calls))
     if bare.calls:
         return bare
     return fitted(Reply(text="The reply's maximum is too small for the next tool call.", cut=True), max_tokens)
@@ -154,7 +154,7 @@ def _with_less(calls: Sequence[Call]) -> tuple[Call, ...]:
     if len(calls) > 1:
         return tuple(calls[:-1])
     smaller = _smaller(calls[0].input)
-    return () if smaller is None else (calls[0].model_copy(update={"input": smaller}),)
+    return () if smaller is None else (calls[0].replace(input=smaller),)
 
 
 def _smaller(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue] | None:

@@ -309,7 +309,7 @@ def _by_topic(conclusions: Sequence[Entry]) -> dict[str, list[Entry]]:
     topics: dict[str, list[Entry]] = {}
     for entry in conclusions:
         topic, said = _topic(entry.text)
-        topics.setdefault(topic, []).append(entry.model_copy(update={"text": said}))
+        topics.setdefault(topic, []).append(entry.replace(text=said))
     return topics
 
 

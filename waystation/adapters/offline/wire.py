@@ -227,7 +227,7 @@ def _merged(messages: tuple[WireMessage, ...]) -> Iterator[WireMessage]:
     current = messages[0]
     for message in messages[1:]:
         if message.role == current.role:
-            current = current.model_copy(update={"content": (*current.content, *message.content)})
+            current = current.replace(content=(*current.content, *message.content))
         else:
             yield current
             current = message

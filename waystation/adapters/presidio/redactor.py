@@ -208,7 +208,7 @@ class PresidioRedactor:
         finds = [find for one in found for find in one.found]
         result = await self._lane.run(lambda: self._replace(text, finds, tenant), limit)
         languages = frozenset[str]().union(*(one.not_sought for one in found))
-        result = result.model_copy(update={"languages_without_names": tuple(sorted(languages))})
+        result = result.replace(languages_without_names=tuple(sorted(languages)))
         self._cache.put(text, wanted, tenant, result)
         return result
 
@@ -230,7 +230,7 @@ class PresidioRedactor:
         begin = Stretch.of(text, wanted)
         found = [one async for one in self._found_in(text, begin, limit)]
         for view in range(1, found[0].views):
-            more = begin.model_copy(update={"view": view})
+            more = begin.replace(view=view)
             found += [one async for one in self._found_in(text, more, limit)]
         return found
 

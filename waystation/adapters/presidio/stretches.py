@@ -196,7 +196,7 @@ class Stretch(Value):
     def others(self, chunks: int) -> Sequence["Stretch"]:
         """All that come after it in a view of so many chunks."""
         starts = range(self.first + STRETCH_CHUNKS, chunks, STRETCH_CHUNKS)
-        return [self.model_copy(update={"first": start}) for start in starts]
+        return [self.replace(first=start) for start in starts]
 
 
 class Loading(Value):

@@ -355,7 +355,7 @@ class QdrantEdgeMemory(QdrantEdgePoints):
             fresh = load(place)
             for operation in self._since or ():
                 fresh.update(operation)
-            made = made_with(self._path).model_copy(update={"kept_in": place.name, "indexed": count})
+            made = made_with(self._path).replace(kept_in=place.name, indexed=count)
             publish(self._path, made)
             # Not closed: a search may be at work in it. It goes with the last of them, and its files are gone.
             self._shard, self._indexed = fresh, count

@@ -342,7 +342,7 @@ async def _handed_on(
 
 
 def _handed(passage: Passage, heir: str) -> Passage:
-    return passage.model_copy(update={"task_id": heir, "run_id": documents_run(heir)})
+    return passage.replace(task_id=heir, run_id=documents_run(heir))
 
 
 async def _present(connection: AsyncConnection, ref: TaskRef) -> Sequence[_Owned]:

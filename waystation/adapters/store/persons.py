@@ -160,7 +160,7 @@ def _without(cell: Cell, sought: Sought, moved: Mapping[str, str]) -> str:
 
 def _passage(body: str) -> str:
     passage = Passage.model_validate_json(body)
-    return passage.model_copy(update={"content_hash": content_hash(passage.text)}).model_dump_json()
+    return passage.replace(content_hash=content_hash(passage.text)).model_dump_json()
 
 
 def _renamed(text: str, moved: Mapping[str, str]) -> str:

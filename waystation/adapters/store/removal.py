@@ -242,7 +242,7 @@ class SqlForgetting(SqlDocumentOutbox):
         if order.everything:
             await _without_sessions(connection, ids)
             await drop_slow(connection, order.tenant)
-        return forgotten.model_copy(update={"texts": gone_texts, "originals": originals})
+        return forgotten.replace(texts=gone_texts, originals=originals)
 
     async def _without_passages(self, connection: AsyncConnection, ids: tuple[str, ...]) -> int:
         # The row stays, empty, until memory has the point no more: the outbox brings it out.

@@ -378,7 +378,7 @@ def _spent(row: RowMapping) -> SpentLine:
     )
     if "worst_case" in row:
         possibly = Amount(tokens=row["worst_case"], micro_usd=row["worst_case_micro_usd"])
-        return named.model_copy(update={"possibly_billed": possibly})
+        return named.replace(possibly_billed=possibly)
     counted = {"calls": row["calls"], "usage": Usage.model_validate(row, extra="ignore"), "cost_micro_usd": row["cost"]}
     return named.model_copy(update={**counted, "unpriced_calls": row["calls"] - row["priced"]})
 
@@ -487,7 +487,7 @@ async def _copy_run(connection: AsyncConnection, source: str, run_id: str, own: 
     taken = select(notes.c.note_id, notes.c.body).where(notes.c.run_id == source).order_by(notes.c.ordinal)
     for note_id, body in (await connection.execute(taken)).all():
         own_id = f"{run_id}{note_id.removeprefix(source)}"
-        note = Note.model_validate_json(body).model_copy(update={"id": own_id, "run_id": run_id})
+        note = Note.model_validate_json(body).replace(id=own_id, run_id=run_id)
         again = bound(note.model_dump_json(), run_id, own_id)
         row = {"run_id": run_id, "task_id": own["task_id"], "note_id": own_id, "body": again}
         await connection.execute(insert(notes).values(row))

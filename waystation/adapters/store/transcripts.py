@@ -183,10 +183,7 @@ class SqlTranscripts(StorePart):
             run_id=run_id,
             version=opened.version,
             messages=tuple(Message.model_validate_json(row.body) for row in said),
-            records=tuple(
-                _RECORD.validate_json(row.body).model_copy(update={"after": bisect(versions, row.version)})
-                for row in done
-            ),
+            records=tuple(_RECORD.validate_json(row.body).replace(after=bisect(versions, row.version)) for row in done),
         )
 
     @reading
@@ -410,11 +407,9 @@ async def spent(connection: AsyncConnection, run_id: str) -> RunTotals:
     charged = select(charges.c.ordinal).where(charges.c.run_id == run_id, charges.c.key == open_call.key)
     if (await connection.execute(charged)).first() is not None:
         return known
-    return known.model_copy(
-        update={
-            "possibly_billed": known.possibly_billed - open_call.worst_case,
-            "possibly_billed_micro_usd": known.possibly_billed_micro_usd - open_call.worst_case_micro_usd,
-        }
+    return known.replace(
+        possibly_billed=known.possibly_billed - open_call.worst_case,
+        possibly_billed_micro_usd=known.possibly_billed_micro_usd - open_call.worst_case_micro_usd,
     )
 
 

@@ -54,7 +54,7 @@ class DuckDbTables:
 
     async def read(self, text: TableText) -> Table:
         """See `TableEngine`."""
-        answered = await self._asked(EngineRequest(text=text.model_copy(update={"text": _encodable(text.text)})))
+        answered = await self._asked(EngineRequest(text=text.replace(text=_encodable(text.text))))
         if answered.table is None:
             raise QueryRefused(answered.refused)
         return answered.table

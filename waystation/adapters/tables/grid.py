@@ -142,7 +142,7 @@ def grid(table: Table) -> Grid:
     below = 1 if table.heading else 0
     return Grid(
         names=_names(first[: table.widths[0]] if table.heading else [], len(table.columns)),
-        columns=[column.model_copy(update={"codes": column.codes[below:]}) for column in table.columns],
+        columns=[column.replace(codes=column.codes[below:]) for column in table.columns],
         lines=table.lines[below:],
         cautions=[*_cautions(table, below)],
     )

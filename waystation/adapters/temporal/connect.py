@@ -116,7 +116,7 @@ def write_run_file(path: Path, run: RunFile) -> None:
 def remove_run_file(path: Path, run: RunFile) -> None:
     """Remove the run file, unless another run has written its own meanwhile."""
     found = read_run_file(path)
-    if found is not None and found.model_copy(update={"pages": run.pages}) == run:
+    if found is not None and found.replace(pages=run.pages) == run:
         path.unlink(missing_ok=True)
 
 

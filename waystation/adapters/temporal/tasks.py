@@ -93,7 +93,7 @@ async def _doing(pending: PendingActivityInfo, converter: DataConverter) -> Doin
     with suppress(ValidationError, TypeError, RuntimeError):
         (doing,) = await converter.decode(pending.heartbeat_details.payloads, [Doing])
         seen = pending.last_heartbeat_time.ToDatetime(UTC) if pending.HasField("last_heartbeat_time") else None
-        return doing.model_copy(update={"seen": seen})
+        return doing.replace(seen=seen)
     return None
 
 
@@ -296,7 +296,7 @@ class TemporalTasks:
     def _begun(self, start: SessionStart) -> SessionStart:
         """What a session is started with: one that is started by who encrypts takes only what was encrypted."""
         sealed = encrypts(self._client.data_converter)
-        return start.model_copy(update={"state": start.state.model_copy(update={"sealed": sealed})})
+        return start.replace(state=start.state.replace(sealed=sealed))
 
     @property
     def has_ended(self) -> bool:
@@ -367,7 +367,7 @@ class TemporalTasks:
             ) from error
         # An earlier attempt, of which the answer was lost, has let it go on.
         repeated = updated.admission.state == "running" and updated.lost_answers
-        return updated.admission.model_copy(update={"state": "started"}) if repeated else updated.admission
+        return updated.admission.replace(state="started") if repeated else updated.admission
 
     async def _has_begun(self, task_id: str) -> bool:
         """Whether the server runs the task already. False where it does not say so at once."""
@@ -451,10 +451,10 @@ class TemporalTasks:
         handle = self._handle(task_id)
         run = TaskRun(run_id=found.run_id)
         if found.status == WorkflowExecutionStatus.COMPLETED:
-            return run.model_copy(update={"progress": await self._result(handle)})
+            return run.replace(progress=await self._result(handle))
         if found.status is not None and found.status in ENDED_AS:
-            return run.model_copy(update={"ended": ENDED_AS[found.status]})
-        return await self._at_work(run.model_copy(update={"progress": await self.ask(task_id)}), found)
+            return run.replace(ended=ENDED_AS[found.status])
+        return await self._at_work(run.replace(progress=await self.ask(task_id)), found)
 
     async def _at_work(self, run: TaskRun, task: WorkflowExecutionDescription) -> TaskRun:
         """What its activities are at, and why they are tried again: its own, and those of its subagents."""
@@ -463,7 +463,7 @@ class TemporalTasks:
         why = [sentence for one in found for sentence in await waits(one, converter)]
         doing = [said for one in found for said in await doings(one, converter)]
         doing.sort(key=lambda said: said.agent)
-        return run.model_copy(update={"waits": tuple(why), "doing": tuple(doing)})
+        return run.replace(waits=tuple(why), doing=tuple(doing))
 
     async def run_id(self, task_id: str) -> str | None:
         """The task's run; None where the server does not know the task, or no longer."""

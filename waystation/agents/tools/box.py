@@ -139,7 +139,7 @@ class Toolbox:
         limits = self.limits.get(spec.name)
         if limits is None:
             return spec
-        return spec.model_copy(update={"input_schema": limited(spec.input_schema, limits)})
+        return spec.replace(input_schema=limited(spec.input_schema, limits))
 
     def _complete(self, call: ToolUse) -> dict[str, JsonValue]:
         """The arguments with the defaults that limits have put in place of the tool's own."""

@@ -137,7 +137,7 @@ async def asked_by(
     titles = await redactor.redact([order.title for order in batch.orders], Place.TITLE, run.tenant)
     orders = zip(batch.orders, titles, strict=True)
     return ReplyAsks(
-        orders=tuple(order.model_copy(update={"title": cut(title.text, _TITLE_CHARACTERS)}) for order, title in orders),
+        orders=tuple(order.replace(title=cut(title.text, _TITLE_CHARACTERS)) for order, title in orders),
         refused=batch.refused,
     )
 

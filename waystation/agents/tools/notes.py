@@ -56,7 +56,7 @@ class TakeNote(TypedTool[TakeNoteInput]):
             raise ToolRefused(
                 f"Lines {arguments.first_line}-{arguments.last_line} are not in {name}, which has {lines} lines."
             )
-        found = arguments.model_copy(update={"document": name})
+        found = arguments.replace(document=name)
         note = Note(id=f"{at.run.run_id}/{at.call_id}", run_id=at.run.run_id, **found.model_dump())
         await self._store.add_note(at.fence, at.run.task_id, note)
         notes = await self._store.notes(at.run.task_id, at.run.reader, at.run.run_id)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import ClassVar, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import JsonValue
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 from pydantic_core import CoreSchema
 
@@ -26,6 +26,7 @@ from waystation.domain.privacy import Place, ShownText, redaction_notes, whole_u
 from waystation.domain.projection import LATER, SOON, Urgency, urgent
 from waystation.domain.roles import Permission
 from waystation.domain.transcript import Fence, Record, Transcript
+from waystation.domain.value import Value
 from waystation.ports import Redactor, ToolServers, ToolSpec
 
 PAGE_CHARACTERS = 12_000
@@ -35,10 +36,8 @@ _WINDOW_SHARE = 6
 in whatever script it is written."""
 
 
-class ToolInput(BaseModel):
+class ToolInput(Value):
     """Arguments of a call. Unknown ones are refused, so that the model learns of its error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 _InputT = TypeVar("_InputT", bound=ToolInput)

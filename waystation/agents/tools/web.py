@@ -168,7 +168,7 @@ class WebSearchTool(TypedTool[WebSearchInput]):
         at.notices.extend(redaction_notes(*redacted))
         texts = [one.text for one in redacted]
         return [
-            hit.model_copy(update={"title": title, "excerpt": cut(excerpt, MOST_EXCERPT)})
+            hit.replace(title=title, excerpt=cut(excerpt, MOST_EXCERPT))
             for hit, title, excerpt in zip(hits, texts[::2], texts[1::2], strict=True)
         ]
 

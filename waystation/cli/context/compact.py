@@ -150,7 +150,7 @@ class ModelledSummary:
             fence = await store.take_fence(request.run.run_id)
             metered = MeteredModel(model, store, utc_now, TemporalMeter(MetricMeter.noop))
             wishes = await redactor.redact([self.policy.instructions], Place.WISH, self.settings.tenant)
-            policy = self.policy.model_copy(update={"instructions": wishes[0].text})
+            policy = self.policy.replace(instructions=wishes[0].text)
             asked = CondensingModel(metered, redactor, request, fence, policy)
             result = await Summariser(asked, await store.load(request.run.run_id, request.run.reader)).summarise(
                 rung, middle

@@ -68,7 +68,7 @@ def _by_kind(message: Message) -> Counter[str]:
     """Tokens by the type of the blocks, and those of the message itself as `overhead`."""
     counts = Counter({"overhead": MESSAGE_TOKENS})
     for block in message.blocks:
-        whole = estimate_message(message.model_copy(update={"blocks": (block,)})) - MESSAGE_TOKENS
+        whole = estimate_message(message.replace(blocks=(block,))) - MESSAGE_TOKENS
         attached = block.attached if isinstance(block, ToolResult) else ()
         for part in attached:
             counts[part.kind] += part.tokens

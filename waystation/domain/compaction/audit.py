@@ -71,8 +71,8 @@ class Audit(Value):
 
     def recalled(self, found: frozenset[Item]) -> "Audit":
         """The same, with what memory gave back."""
-        items = tuple(item.model_copy(update={"recallable": item in found}) for item in self.items)
-        return self.model_copy(update={"items": items})
+        items = tuple(item.replace(recallable=item in found) for item in self.items)
+        return self.replace(items=items)
 
 
 # Not a value of pydantic: made once for each text that is searched, and never stored.

@@ -59,7 +59,7 @@ def current(transcript: Transcript) -> Transcript:
     messages += transcript.messages[taken:]
     undone = {record.record_id for record in trail if isinstance(record, Restored)}
     kept = tuple(record for record in trail if not isinstance(record, Restored) and record.id not in undone)
-    return transcript.model_copy(update={"messages": tuple(messages), "records": kept})
+    return transcript.replace(messages=tuple(messages), records=kept)
 
 
 def stand_in(record: Summarised | Truncated) -> Message:
@@ -119,8 +119,8 @@ def known(message_id: str, now: Transcript) -> None:
 
 def with_record(transcript: Transcript, record: Record) -> Transcript:
     """The transcript with the record over it: one commit more, no message less."""
-    placed = record.model_copy(update={"after": len(transcript.messages)})
-    return transcript.model_copy(update={"records": (*transcript.records, placed), "version": transcript.version + 1})
+    placed = record.replace(after=len(transcript.messages))
+    return transcript.replace(records=(*transcript.records, placed), version=transcript.version + 1)
 
 
 def behind(covered: Iterable[str], compactions: Iterable[Compaction]) -> frozenset[str]:
@@ -160,7 +160,7 @@ def prompt_prefix(transcript: Transcript) -> PromptPrefix | None:
         return None
     if all(isinstance(later, SummaryPart | SummaryFailed) for later in records[place + 1 :]):
         return found
-    before = transcript.model_copy(update={"records": records[: place + 1]})
+    before = transcript.replace(records=records[: place + 1])
     return found if view(before) == view(transcript) else None
 
 
@@ -178,7 +178,7 @@ def sent_view(transcript: Transcript) -> tuple[Message, ...]:
 
 def _without_thinking(message: Message) -> Message:
     left = tuple(block for block in message.blocks if not isinstance(block, Thinking | RedactedThinking))
-    return message if len(left) == len(message.blocks) else message.model_copy(update={"blocks": left})
+    return message if len(left) == len(message.blocks) else message.replace(blocks=left)
 
 
 def kept_whole(transcript: Transcript) -> frozenset[str]:
@@ -212,7 +212,7 @@ def _masked(messages: tuple[Message, ...], calls: frozenset[str]) -> tuple[Messa
         return messages
     names = {call.id: call.name for message in messages for call in message.tool_uses}
     return tuple(
-        message.model_copy(update={"blocks": tuple(_masked_block(block, calls, names) for block in message.blocks)})
+        message.replace(blocks=tuple(_masked_block(block, calls, names) for block in message.blocks))
         if any(result.tool_use_id in calls for result in message.tool_results)
         else message
         for message in messages
@@ -225,7 +225,7 @@ def _masked_block(block: Block, calls: frozenset[str], names: dict[str, str]) ->
     shown = masked_result(names[block.tool_use_id], block.content)
     if estimate_text(shown) >= estimate_text(block.content) and not block.attached:
         return block
-    return block.model_copy(update={"content": shown, "attached": ()})
+    return block.replace(content=shown, attached=())
 
 
 def _replaced(

@@ -300,7 +300,7 @@ class Wanted:
         record = self.done(transcript)
         if record is None:
             return transcript
-        return transcript.model_copy(update={"records": transcript.records[: transcript.records.index(record)]})
+        return transcript.replace(records=transcript.records[: transcript.records.index(record)])
 
     def measure(self, transcript: Transcript) -> Measure:
         """Corrected as the leg's last request was, which was found too large."""
@@ -315,7 +315,7 @@ class Wanted:
         if self.manual is None and not terms.crowded(len(shown)):
             return terms.policy
         policy = terms.policy.for_crowd(self.measure(transcript).request(shown))
-        return policy.model_copy(update={"instructions": self.manual.instructions}) if self.manual else policy
+        return policy.replace(instructions=self.manual.instructions) if self.manual else policy
 
 
 def parts_of(texts: Sequence[str], room: int) -> tuple[str, ...]:

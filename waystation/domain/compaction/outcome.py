@@ -131,16 +131,14 @@ class CompactionEvent(Value):
 
     def ended(self, outcome: CompactionOutcome) -> "CompactionEvent":
         """The same compaction after it was made."""
-        return self.model_copy(
-            update={
-                "event": "after",
-                "tokens": outcome.tokens_before,
-                "status": outcome.status,
-                "compaction_id": outcome.compaction_id,
-                "tokens_after": outcome.tokens_after,
-                "covered": outcome.covered,
-                "notes": len(outcome.notes),
-            }
+        return self.replace(
+            event="after",
+            tokens=outcome.tokens_before,
+            status=outcome.status,
+            compaction_id=outcome.compaction_id,
+            tokens_after=outcome.tokens_after,
+            covered=outcome.covered,
+            notes=len(outcome.notes),
         )
 
     @property

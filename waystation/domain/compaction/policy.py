@@ -59,11 +59,9 @@ class CompactionPolicy(Value):
         """The same for a context of too many messages: full as it is now, and not to be helped by masks, which leave
         their number.
         """
-        return self.model_copy(
-            update={
-                "trigger": min(self.trigger, request_tokens),
-                "target": min(self.target, request_tokens - 1),
-                "mask_over": self.window,
-                "crowded": True,
-            }
+        return self.replace(
+            trigger=min(self.trigger, request_tokens),
+            target=min(self.target, request_tokens - 1),
+            mask_over=self.window,
+            crowded=True,
         )

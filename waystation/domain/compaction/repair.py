@@ -84,7 +84,7 @@ def _sound(messages: Sequence[Message]) -> list[Message]:
         if blocks and len(blocks) == len(message.blocks):
             sound.append(message)
         elif blocks:
-            sound.append(message.model_copy(update={"blocks": tuple(blocks)}))
+            sound.append(message.replace(blocks=tuple(blocks)))
     return sound
 
 
@@ -140,4 +140,4 @@ def _with_blocks(message: Message, blocks: Sequence[Block]) -> Message:
     """The message itself where nothing changes: most messages are legal as they are."""
     if len(blocks) == len(message.blocks) and all(a is b for a, b in zip(blocks, message.blocks, strict=True)):
         return message
-    return message.model_copy(update={"blocks": tuple(blocks)})
+    return message.replace(blocks=tuple(blocks))

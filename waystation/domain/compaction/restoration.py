@@ -83,7 +83,7 @@ def with_files(
         # Before the summary: its ledger, which code reads again, stays at the end.
         summary = summary_message(record.id, f"{section}\n{inner_text(record.summary)}")
         if estimate_message(summary) <= estimate_message(record.summary) + room:
-            return record.model_copy(update={"summary": summary})
+            return record.replace(summary=summary)
         frames.pop()
     return record
 
