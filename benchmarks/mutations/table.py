@@ -364,6 +364,10 @@ MUTATIONS = (
         "if whose is not None and self._workflow is not None and whose != self._workflow:", "if False:", PAYLOADS,
     ),
     Mutation(
+        "codec", "a payload is bound to no workflow", CODEC,
+        'UNBOUND if workflow is None else UNBOUND + b"\\x00" + workflow', "UNBOUND", PAYLOADS,
+    ),
+    Mutation(
         "codec", "whoever sends a mark passes for encrypted", CODEC,
         "    marked.metadata.pop(OPENED, None)\n", "",
         ("tests/attacks/test_attacks_local_users.py::test_who_sends_our_mark_with_a_payload_has_not_sealed_it",),
