@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     runs = [measure(checkout, documents, options, chosen.minutes * 60) for checkout in checkouts]
     day = datetime.now(UTC).date()
-    every = [figures_of(run, chosen.budget, day) for run in runs]
+    every = [figures_of(run, day) for run in runs]
     show("The default run, as the provider saw it", ("", *(checkout.name for checkout in checkouts)), rows_of(every))
     for refusal in {words for run in runs for words in run.refusals}:
         print(f"refused: {refusal}")

@@ -28,6 +28,8 @@ class Figures(NamedTuple):
     """Of the dropped ones, those that no compaction had made outdated."""
     fresh: int
     """Input that was not read from the cache, and output, of all calls."""
+    output: int
+    """What all calls said. What is sent back with a later request counts once more, as input."""
     documents: int
     """Pages of documents that agents read."""
     summaries: int
@@ -39,7 +41,7 @@ class Figures(NamedTuple):
     most_prompt: Mapping[Role, int]
     """The longest prompt, by role."""
     at_writer: int | None
-    """What all calls before the first one of the writer left of the budget; None if it made none."""
+    """What all calls before the first one of the writer left of the limit; None if it made none."""
     micro_usd: Mapping[Role, int]
     cached: float
     """Share of all input that was read from the cache."""
@@ -64,8 +66,8 @@ class Figures(NamedTuple):
         return self.summaries / max(1, self.fresh)
 
 
-def figures_of(run: Measured, budget: int, day: date) -> Figures:
-    """The figures of a run under this budget in tokens, at the list prices of the day."""
+def figures_of(run: Measured, day: date) -> Figures:
+    """The figures of a run, at the list prices of the day."""
     turns = [call for call in run.calls if call.role in _TURNS]
     whole = sum((call.usage for call in run.calls), Usage())
     fresh = sum(map(_fresh, run.calls))
@@ -76,12 +78,13 @@ def figures_of(run: Measured, budget: int, day: date) -> Figures:
         dropped=sum(call.dropped for call in run.calls),
         dropped_between=sum(call.dropped - call.outdated for call in run.calls),
         fresh=fresh,
+        output=whole.output,
         documents=sum(call.documents for call in run.calls),
         summaries=sum(_fresh(call) for call in run.calls if call.role == "summary"),
         compactions=sum(call.compacted for call in run.calls),
         least_reply=_by_role(run.calls, least=True),
         most_prompt=_by_role(run.calls, least=False),
-        at_writer=_left_for_writing(run.calls, budget),
+        at_writer=_left_for_writing(run.calls, run.limit),
         micro_usd=_dollars(run.calls, day),
         cached=whole.cached_share,
         cuts=sum(call.cut for call in run.calls),
@@ -94,18 +97,20 @@ def rows_of(every: Sequence[Figures]) -> list[tuple[str, ...]]:
     return [
         _row("task ended as", [f"{one.run.phase}, {one.run.sections} sections" for one in every]),
         _row("requests for more budget", [f"{one.run.grants}" for one in every]),
+        _row("limit of the task in the end", [f"{one.run.limit:,}" for one in every]),
         _row("turns of agents", [f"{one.turns:,}" for one in every]),
         _row("thinking blocks sent back", [f"{one.thinking:,}" for one in every]),
         _row("of these dropped", [f"{one.dropped:,}" for one in every]),
         _row("dropped between compactions (goal: 0)", [f"{one.dropped_between:,}" for one in every]),
         _row("input read from the cache", [f"{one.cached:.1%}" for one in every]),
         _row("fresh tokens", [f"{one.fresh:,}" for one in every]),
+        _row("of these said by the model", [f"{one.output:,}" for one in every]),
         _row("fresh tokens a turn", [f"{one.fresh_a_turn:,.0f}" for one in every]),
         _row("tokens of documents read", [f"{one.documents:,}" for one in every]),
         _row("of these for each fresh token (goal: 0.65)", [f"{one.read_per_fresh:.2f}" for one in every]),
         _row("compactions", [f"{one.compactions:,}" for one in every]),
         _row("summaries, share of fresh tokens (goal: 5 %)", [f"{one.summary_share:.1%}" for one in every]),
-        _row("left of the budget for the writer (goal: 15 %)", [_tokens(one.at_writer) for one in every]),
+        _row("left for the writer (goal: 90,000 of 600,000)", [_tokens(one.at_writer) for one in every]),
         _row("replies cut by max_tokens", [f"{one.cuts:,}" for one in every]),
         _row("refused requests, failed tools", [f"{len(one.run.refusals)}, {one.errors}" for one in every]),
         *(_role_row("least max_tokens", role, [one.least_reply for one in every]) for role in ROLES),
@@ -143,10 +148,10 @@ def _by_role(calls: Sequence[Recorded], *, least: bool) -> dict[Role, int]:
     return {role: min(values) if least else max(values) for role, values in found.items()}
 
 
-def _left_for_writing(calls: Sequence[Recorded], budget: int) -> int | None:
+def _left_for_writing(calls: Sequence[Recorded], limit: int) -> int | None:
     """Calls before the writer's first one are those that were answered before it."""
     first = next((place for place, call in enumerate(calls) if call.role == "writing"), None)
-    return None if first is None else budget - sum(map(_fresh, calls[:first]))
+    return None if first is None else limit - sum(map(_fresh, calls[:first]))
 
 
 def _dollars(calls: Sequence[Recorded], day: date) -> dict[Role, int]:

@@ -43,6 +43,8 @@ class Measured(NamedTuple):
     """In which the task ended."""
     grants: int
     """Requests for more budget, all of which were granted as asked."""
+    limit: int
+    """Tokens that the task could spend in the end, with what was granted."""
     sections: int
     """Headings of the report that was delivered; 0 if none was."""
     seconds: float
@@ -114,10 +116,11 @@ def measure(checkout: Checkout, documents: Sequence[Document], options: Sequence
             (sources / document.name).write_text(document.text)
         task = platform.submit(sources, options, began + _START_SECONDS)
         phase, grants = _see_through(platform, provider, task, began + seconds)
+        limit = _limit(platform.json("show", task))
         report = platform.run("report", task).stdout if phase in {"done", "partial"} else ""
         sections = sum(line.startswith("## ") for line in report.splitlines())
         took = time.monotonic() - began
-        return Measured(checkout.name, tuple(provider.calls), provider.refusals, phase, grants, sections, took)
+        return Measured(checkout.name, tuple(provider.calls), provider.refusals, phase, grants, limit, sections, took)
 
 
 @contextmanager
@@ -156,6 +159,10 @@ def _see_through(platform: _Platform, provider: Provider, task: str, deadline: f
             platform.run("approve", task, "--all")
             grants += waiting
     raise TimeoutError(f"{platform.checkout.name}: the task is not over in time")
+
+
+def _limit(seen: Answer) -> int:
+    return cast("dict[str, int]", seen["budget"])["limit_tokens"]
 
 
 def _waiting(seen: Answer) -> int:
