@@ -100,9 +100,9 @@ class Pages:
         self._settings, self._port = settings, port
         self._access = SignIn(token="t" * 43, port=port)
         self._ready = threading.Event()
-        self._loop = asyncio.new_event_loop()
         self._serving: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._run)
+        self._loop: asyncio.AbstractEventLoop
         self.client: DeskClient
 
     @property
@@ -111,10 +111,10 @@ class Pages:
         return f"{self.address}/?token={self._access.token}"
 
     def _run(self) -> None:
-        self._loop.run_until_complete(self._serve())
-        self._loop.close()
+        asyncio.run(self._serve())
 
     async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
         async with await DeskClient.connect(self._settings) as self.client:
             app = application(SITE, self.client, self._settings.tenant, LetIn(self._access))
             with create_server(("127.0.0.1", self._port)) as listener:

@@ -28,8 +28,8 @@ COSTLY: frozenset[Gap] = frozenset({"no count", "no usage", "no cache fields"})
 REQUEST = TaskRequest(
     question="How deep is harbour Nordvik 2-3 at low water?",
     request_id="narrow",
-    budget=Limit(tokens=60_000),
-    agent_budget=Limit(tokens=15_000),
+    budget=Limit(tokens=90_000),
+    agent_budget=Limit(tokens=22_000),
     mode=Mode.HARD,
 )
 
@@ -57,8 +57,8 @@ async def test_a_task_under_a_narrow_hard_budget_ends_with_a_report_and_an_hones
     assert all(step.reason.startswith("its next call may cost ") for step in ended), "nothing but its budget stops one"
     assert {step.state for step in seen.steps} <= {"done", "partial"}
     used = bill.total.usage
-    assert 0 < used.fresh == seen.budget.spent.tokens <= 60_000
-    assert seen.budget.limit == Limit(tokens=60_000)
+    assert 0 < used.fresh == seen.budget.spent.tokens <= 90_000
+    assert seen.budget.limit == Limit(tokens=90_000)
     assert seen.totals.possibly_billed == 0 == len(bill.possibly_billed)
     assert used.estimated == (used.total if "no usage" in gaps else 0)
     assert ("Estimated, at most" in report) == ("no usage" in gaps)

@@ -77,7 +77,7 @@ def _no_picture(_: object) -> list[object]:
     return []
 
 
-_OF_STYLES = proven(r"Unrecognised \w+ style: |\w+ style with ID ")
+_OF_STYLES = proven(r"Unrecognised \w{1,40} style: |\w{1,40} style with ID ")
 """Messages that say nothing of the text: it is read, whatever its style is called."""
 _ELEMENT = "An unrecognised element was ignored: "
 _KNOWN = {
