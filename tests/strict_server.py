@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 import httpx2
+from anthropic.types.beta.message_create_params import MessageCreateParamsStreaming
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from waystation.adapters.anthropic.messages_server import (
@@ -30,6 +31,8 @@ BINDS = ("claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5")
 NEVER_FORCED = ("claude-opus-5-5", "claude-sonnet-5-5")
 NO_BUDGETS = (*BINDS, "claude-opus-5", "claude-opus-4-8", "claude-opus-4-7")
 """Refuse `budget_tokens`."""
+FIELDS = frozenset(MessageCreateParamsStreaming.__annotations__) - {"betas"}
+"""Of a request's body, as the SDK declares them; `betas` is a header on the wire."""
 
 
 class StrictRequest(MessagesRequest):
@@ -45,8 +48,19 @@ def refusal(body: Body, beta: str = "") -> str:
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
         return f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
-    faults = chain(documented_faults(request), _of_the_model(request, body, beta), _of_signatures(request, body))
+    faults = chain(
+        unknown_fields(body),
+        documented_faults(request),
+        _of_the_model(request, body, beta),
+        _of_signatures(request, body),
+    )
     return next(faults, "")
+
+
+def unknown_fields(body: Body) -> Iterator[str]:
+    """A fault for each field that the API does not have."""
+    for name in body.keys() - FIELDS:
+        yield f"{name}: extra inputs are not permitted"
 
 
 def _of_the_model(request: StrictRequest, body: Body, beta: str) -> Iterator[str]:
@@ -122,7 +136,7 @@ class Checked:
         headers, extra = parameters.pop("extra_headers", {}), parameters.pop("extra_body", {})
         body = BODY.validate_python({**parameters, **BODY.validate_python(extra)})
         whole = StrictRequest.model_validate(body, extra="ignore")
-        faults = [*documented_faults(whole), *_of_the_model(whole, body, str(headers))]
+        faults = [*unknown_fields(body), *documented_faults(whole), *_of_the_model(whole, body, str(headers))]
         assert faults == []
         return await self.model.complete(request)
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
+from itertools import chain
 from typing import NamedTuple
 
 import httpx2
@@ -21,7 +22,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from benchmarks.live.documents import BYTES_PER_TOKEN
 from benchmarks.live.model import READS, Body, Model, Role, Script, Turn, filler, role_of
 from tests.end_to_end.messages_server import MessagesServer
-from tests.strict_server import StrictRequest
+from tests.strict_server import StrictRequest, unknown_fields
 from waystation.adapters.anthropic.messages_server import PrefixCache, refused
 from waystation.adapters.anthropic.sse import events
 from waystation.adapters.offline.wire import documented_faults
@@ -164,7 +165,7 @@ def _fault(request: Body, thoughts: Sequence[Thought]) -> str:
     """What the API refuses; empty where it is fine."""
     try:
         faults = documented_faults(StrictRequest.model_validate(request, extra="ignore"))
-        if fault := next(faults, ""):
+        if fault := next(chain(unknown_fields(request), faults), ""):
             return fault
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]

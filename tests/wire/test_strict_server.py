@@ -47,6 +47,7 @@ def talk(*messages: JsonValue) -> Body:
 
 VIOLATIONS: dict[str, tuple[Body, str]] = {
     "the assistant begins": (talk(said(words("Hm.")), ASKED), "first message"),
+    "a field that the API does not have": (body(reply_tokens=1), "reply_tokens: extra inputs are not permitted"),
     "prefill": (talk(ASKED, said(words("The depth is"))), "prefill"),
     "nothing said": (talk({"role": "user", "content": []}), "at least 1 item"),
     "blank text": (talk({"role": "user", "content": [words(" \n")]}), "non-whitespace"),
