@@ -69,8 +69,9 @@ class ScheduleActivities:
         read = await asyncio.to_thread(self.intake.read, wish.paths)
         last = last_told(own, wish.request.question)
         since = last.ref.task_id if last is not None else None
-        asked = {"request_id": order.request_id, "left_out": read.left_out, "since": since}
-        row = await self.intake.row(wish.request.model_copy(update=asked))
+        row = await self.intake.row(
+            wish.request.replace(request_id=order.request_id, left_out=read.left_out, since=since)
+        )
         if last is not None and would_repeat(
             last, row, await self.store.documents(last.ref.task_id, session), read.documents
         ):

@@ -188,11 +188,15 @@ def as_stored(row: TaskRow, phase: TaskPhase) -> TaskProgress:
     return row.progress_in(phase)
 
 
-def known_of(row: TaskRow) -> dict[str, object]:
-    """Fields of a `TaskView` that the store knows: its session, what its agents follow and may use, its times."""
-    times = {"submitted_at": row.submitted_at, "ended_at": row.ended_at}
-    asked = row.request
-    return {**times, "procedures": asked.procedures, "servers": asked.servers, "session": asked.session}
+def with_known(view: TaskView, row: TaskRow) -> TaskView:
+    """The view with what the store knows: the task's session, what its agents follow and may use, its times."""
+    return view.replace(
+        submitted_at=row.submitted_at,
+        ended_at=row.ended_at,
+        procedures=row.request.procedures,
+        servers=row.request.servers,
+        session=row.request.session,
+    )
 
 
 def with_kept_reports(row: TaskRow, live: TaskProgress) -> TaskProgress:

@@ -99,14 +99,14 @@ def choices(request: TaskRequest, settings: Settings, role: Role = "research") -
     """What holds where several speak: the request beats its preset, that the environment, that the config file, that
     the profile of the role's model.
     """
-    asked = Wishes.model_validate(request.model_dump(include={*Wishes.model_fields}))
+    asked = Wishes.model_validate(request, from_attributes=True)
     preset = request.preset or settings.preset
     sources = [Source(REQUEST, asked)]
     if preset is not None:
         by = "" if request.preset else f" of {_origin('preset')}"
         sources.append(Source(f"preset {preset}{by}", PRESETS[preset]))
-    given = settings.model_dump(include=Wishes.model_fields.keys() & settings.model_fields_set)
-    sources += [Source(_origin(name), Wishes.model_validate({name: value})) for name, value in given.items()]
+    given = [name for name in Wishes.model_fields if name in settings.model_fields_set]
+    sources += [Source(_origin(name), Wishes.model_validate({name: getattr(settings, name)})) for name in given]
     model = working(settings, role).model
     if (found := profile_of(model, settings.profiles)) is not None:
         name, profile = found

@@ -43,7 +43,7 @@ from waystation.domain.errors import BadInput
 from waystation.domain.names import ADMIT_TASK
 from waystation.domain.removal import SeenHistory, Sought
 from waystation.domain.schedules import ReadAnew
-from waystation.domain.session import AdmissionRequest, SessionStart
+from waystation.domain.session import AdmissionRequest, session_of
 from waystation.domain.task import TaskRequest, TaskRow
 from waystation.domain.web import Domains
 from waystation.files import rewritten_reports, without_reports
@@ -116,8 +116,7 @@ class FrontDesk:
 
     async def request_admission(self, request: AdmissionRequest) -> None:
         """See `Intake`."""
-        start = SessionStart(**request.ref.model_dump(exclude={"task_id"}))
-        await self.tasks.signal_session(start, ADMIT_TASK, request)
+        await self.tasks.signal_session(session_of(request.ref), ADMIT_TASK, request)
 
     async def is_open(self, workflow_id: str) -> bool:
         """See `Intake`. Raises RPCError."""

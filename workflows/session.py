@@ -92,8 +92,9 @@ class SessionWorkflow:
     async def _continue_as_new(self, start: SessionStart) -> NoReturn:
         await workflow.wait_condition(workflow.all_handlers_finished)
         # What is not saved yet is saved by the next execution: signals that come all the time must not keep this one.
-        carried = {"state": self._state, "epoch": self._epoch, "version": self._version, "saved": self._saved}
-        workflow.continue_as_new(start.model_copy(update=carried))
+        workflow.continue_as_new(
+            start.replace(state=self._state, epoch=self._epoch, version=self._version, saved=self._saved)
+        )
 
     @workflow.update(name="submit_task", description="Admit a task and start it; the same task again is found again.")
     async def submit(self, *sent: JsonValue) -> Admission:
@@ -352,13 +353,23 @@ async def keep_refusal(ref: TaskRef, reason: str) -> None:
 
 async def start(admitted: Admitted, rewind: TaskRewind | None = None) -> bool:
     """Start the task, or have it go on. False: it runs, or the server has had it before; it is left as it is."""
-    equipment = {"search_attributes", "notices", "privacy", "sealed_answers", "approvers"}
-    given = admitted.model_dump(include={"ref", "terms", "title", "documents", "forked"} | equipment)
     once = WorkflowIDReusePolicy.REJECT_DUPLICATE
     try:
         task = await workflow.start_child_workflow(
             TaskWorkflow.run,
-            TaskStart(**given, rewind=rewind),
+            TaskStart(
+                ref=admitted.ref,
+                terms=admitted.terms,
+                title=admitted.title,
+                documents=admitted.documents,
+                forked=admitted.forked,
+                search_attributes=admitted.search_attributes,
+                notices=admitted.notices,
+                privacy=admitted.privacy,
+                sealed_answers=admitted.sealed_answers,
+                approvers=admitted.approvers,
+                rewind=rewind,
+            ),
             id=admitted.ref.task_id,
             id_reuse_policy=once if rewind is None else WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             parent_close_policy=workflow.ParentClosePolicy.ABANDON,

@@ -52,8 +52,9 @@ class AgentWork:
     async def leg(self, request: LegRequest) -> None:
         """Carry out a leg."""
         try:
-            told = {"task_used": self._board.task_used, "team": self._board.team(self._step_id)}
-            outcome = await self._execute(request.model_copy(update=told))
+            outcome = await self._execute(
+                request.replace(task_used=self._board.task_used, team=self._board.team(self._step_id))
+            )
         except ActivityError as error:
             await self._failed(error)
         else:

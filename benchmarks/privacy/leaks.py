@@ -199,8 +199,10 @@ async def _run(planted: Seeds, folder: Path, seen: Seen, *, encrypted: bool, pol
 def _terms() -> TaskTerms:
     """A small window, so that contexts are full again and again."""
     roomy = terms(budget=1_000_000, agent_budget=300_000)
-    small = {"window": 16_000, "trigger": 12_000, "target": 6_000, "turn_limit": 500, "primers": 1, "recents": 4}
-    return roomy.replace(agent=roomy.agent.model_copy(update=small), agent_budget=Limit(tokens=300_000))
+    return roomy.replace(
+        agent=roomy.agent.replace(window=16_000, trigger=12_000, target=6_000, turn_limit=500, primers=1, recents=4),
+        agent_budget=Limit(tokens=300_000),
+    )
 
 
 @asynccontextmanager

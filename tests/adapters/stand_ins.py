@@ -80,8 +80,10 @@ class StandInTask:
             refusal = Refusal(signal=approvals.APPROVE_BUDGET, reason="too few", at=workflow.now(), answer_id=answer_id)
             self.now = self.now.replace(refusals=(*self.now.refusals, refusal))
             return
-        changes = {"decision": "approved", "note": str(sorted(answer.items())), "answer_id": answer_id}
-        self.now = self.now.replace(phase=TaskPhase.DONE, approvals=(ASKING.model_copy(update=changes),))
+        self.now = self.now.replace(
+            phase=TaskPhase.DONE,
+            approvals=(ASKING.replace(decision="approved", note=str(sorted(answer.items())), answer_id=answer_id),),
+        )
 
     @workflow.signal(name=approvals.DENY_BUDGET)
     def deny(self, answer: dict[str, JsonValue]) -> None:

@@ -28,8 +28,7 @@ async def _rewound(settings: Settings, *, cancelled: bool) -> str:
     if cancelled:
         rest = await store.put_text("> **Partial.** nothing", row.ref.reader)
         second = ReportVersion(number=2, report=rest, phase=TaskPhase.CANCELLED, stored_at=utc_now())
-        last = {"phase": TaskPhase.CANCELLED, "report": rest, "reports": (first, second)}
-        await store.finish(task_id, goes_on.model_copy(update=last))
+        await store.finish(task_id, goes_on.replace(phase=TaskPhase.CANCELLED, report=rest, reports=(first, second)))
     await store.aclose()
     return task_id
 

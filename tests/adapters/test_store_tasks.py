@@ -123,8 +123,7 @@ async def test_title_and_end_are_kept_and_the_newest_end_stays(store: SqlStore) 
     await store.finish(task.ref.task_id, progress(TaskPhase.PARTIAL))
     await store.finish(task.ref.task_id, progress(TaskPhase.DONE))
     found = await store.task(task.ref.task_id, ANYONE)
-    ended = {"title": "Sky <PERSON_1>", "progress": progress(TaskPhase.DONE), "ended_at": found.ended_at}
-    assert found == task.model_copy(update=ended)
+    assert found == task.replace(title="Sky <PERSON_1>", progress=progress(TaskPhase.DONE), ended_at=found.ended_at)
 
 
 async def test_tasks_are_found_by_when_they_ended_else_by_when_they_were_submitted(store: SqlStore) -> None:

@@ -222,8 +222,7 @@ async def test_a_task_that_has_ended_is_read_from_the_store_with_its_run_where_t
     kept = TaskView(progress=over, session=row.request.session, submitted_at=row.submitted_at, ended_at=row.ended_at)
     assert row.request.session
     assert row.ended_at is not None
-    there = {"run_id": submitted.run_id, "ui_url": submitted.ui_url}
-    assert await client.progress(submitted.task_id) == kept.model_copy(update=there)
+    assert await client.progress(submitted.task_id) == kept.replace(run_id=submitted.run_id, ui_url=submitted.ui_url)
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
     async with await Client.connect(Settings(home=tmp_path)) as cut_off:
         assert await cut_off.progress(submitted.task_id) == kept

@@ -28,8 +28,7 @@ JOIN = "It is given by summaries of its parts"
 @pytest.fixture
 async def vast(office: Office) -> Office:
     """An agent with a larger window than the model that condenses; its middle fills that twice over."""
-    changes = {"window": 500_000, "trigger": 300_000, "target": 150_000}
-    office.terms, office.limit = office.terms.model_copy(update=changes), LIMIT
+    office.terms, office.limit = office.terms.replace(window=500_000, trigger=300_000, target=150_000), LIMIT
     turns = research(26, 15_000, tool="recall")
     turns[9] = results("m11", c5=f"{NAME} kept the harbour.")
     await office.said((user_text("m1", "Why did it silt up?"), *turns))

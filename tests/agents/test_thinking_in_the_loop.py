@@ -29,14 +29,9 @@ SUBMIT = scripted_reply(use("submit_findings", findings=[FINDING]))
 
 def thinking(office: Office, tokens: int) -> Office:
     """As the terms of a task that sets so many tokens of each reply aside."""
-    changes = {
-        "model": "claude-opus-4-5",
-        "effort": "high",
-        "thinking": tokens,
-        "max_output": tokens + 4_000,
-        "output_floor": tokens + 256,
-    }
-    office.terms = office.terms.model_copy(update=changes)
+    office.terms = office.terms.replace(
+        model="claude-opus-4-5", effort="high", thinking=tokens, max_output=tokens + 4_000, output_floor=tokens + 256
+    )
     return office
 
 

@@ -54,8 +54,9 @@ class Desk(Client):
     async def progress(self, task_id: str) -> TaskView:
         """See base class: it waits for an answer."""
         view = await super().progress(task_id)
-        waits = {"phase": TaskPhase.PAUSED, "approvals": (ASKED,), "report": None, "reports": ()}
-        return view.replace(progress=view.progress.model_copy(update=waits))
+        return view.replace(
+            progress=view.progress.replace(phase=TaskPhase.PAUSED, approvals=(ASKED,), report=None, reports=())
+        )
 
     async def approvals(self, session: str | None = None) -> tuple[PendingApproval, ...]:
         """See base class."""

@@ -23,8 +23,9 @@ NOTHING = frozenset[str]()
 @st.composite
 def policies(draw: st.DrawFn) -> CompactionPolicy:
     strategy: Strategy = draw(st.sampled_from(get_args(Strategy)))
-    changes = {"strategy": strategy, "keep_last": draw(st.sampled_from([None, 0, 1, 3, 5]))}
-    policy = small_policy(draw(st.sampled_from([4_000, 8_000, 20_000]))).model_copy(update=changes)
+    policy = small_policy(draw(st.sampled_from([4_000, 8_000, 20_000]))).replace(
+        strategy=strategy, keep_last=draw(st.sampled_from([None, 0, 1, 3, 5]))
+    )
     return policy.for_crowd(draw(st.integers(1_000, 9_000))) if draw(st.booleans()) else policy
 
 

@@ -69,8 +69,13 @@ def test_an_identity_is_cut_where_somebody_made_it_a_novel() -> None:
 
 
 def waiting(asked: int, deadline: int | None) -> PendingApproval:
-    changes = {"requested_at": NOON + asked * MINUTE, "answer_by": deadline and NOON + deadline * MINUTE}
-    return PendingApproval(task_id="t", title="", approval=ASKING.model_copy(update=changes))
+    return PendingApproval(
+        task_id="t",
+        title="",
+        approval=ASKING.replace(
+            requested_at=NOON + asked * MINUTE, answer_by=NOON + deadline * MINUTE if deadline else None
+        ),
+    )
 
 
 def test_the_inbox_shows_the_next_deadline_first_and_then_the_oldest() -> None:

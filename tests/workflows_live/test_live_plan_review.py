@@ -145,18 +145,18 @@ async def test_a_plan_that_is_denied_ends_the_task_before_its_steps(
 async def test_a_plan_that_nobody_answers_until_the_deadline_ends_the_task_before_its_steps(
     server: Client, tmp_path: Path, redactor: PresidioRedactor
 ) -> None:
-    soon = {"unattended": Unattended(answer_within=timedelta(milliseconds=200))}
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
-        await counter.submit(under=REVIEWED.model_copy(update=soon))
+        await counter.submit(under=REVIEWED.replace(unattended=Unattended(answer_within=timedelta(milliseconds=200))))
         not_worked_on(await counter.task().result(), "expired")
 
 
 async def test_a_plan_whose_deadline_passed_waits_on_where_it_was_told_to(
     server: Client, tmp_path: Path, redactor: PresidioRedactor
 ) -> None:
-    patient = {"unattended": Unattended(answer_within=timedelta(milliseconds=200), then="wait")}
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
-        await counter.submit(under=REVIEWED.model_copy(update=patient))
+        await counter.submit(
+            under=REVIEWED.replace(unattended=Unattended(answer_within=timedelta(milliseconds=200), then="wait"))
+        )
         asked = (await waiting(counter)).approvals[0].answer_by
         assert asked is not None
 

@@ -246,7 +246,7 @@ async def hear_of_documents(attempt: Attempt) -> None:
     (redacted,) = await desk.redactor.redact([text], Place.CONTRACT, run.tenant)
     attempt.notices.extend(redaction_notes(redacted))
     told = platform_text(attempt.transcript.next_id, redacted.text)
-    await attempt.append(Message(**told.model_dump(exclude={"updates"}), updates=fresh[-1].number))
+    await attempt.append(told.replace(updates=fresh[-1].number))
 
 
 async def _line(change: DocumentChange, shown: Document, store: Store, reader: OfTask) -> str:

@@ -164,12 +164,9 @@ class MeteredModel:
         input_bound = call.worst_case.tokens - call.request.max_output
         priced = PricedCall(call.request.model, call.worst_case, call.prices, call.day, input_bound)
         reply, charge = await books.charged(fence, key, priced, lambda: self._answer(call))
-        told = {
-            "stop": reply.stop.value,
-            "dropped_thinking": reply.dropped_thinking,
-            "cache_miss": reply.cache_miss,
-        }
-        return reply, charge.model_copy(update=told)
+        return reply, charge.replace(
+            stop=reply.stop.value, dropped_thinking=reply.dropped_thinking, cache_miss=reply.cache_miss
+        )
 
     async def _counted(self, request: ModelRequest) -> int | None:
         """The provider's count; None also where its answer cannot be used, since the call does not depend on it."""

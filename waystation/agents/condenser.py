@@ -156,8 +156,9 @@ class Job:
             return await self._nothing(rung, Status.FAILED_SUMMARISER)
         if not isinstance(rung, Summarise):
             return await self._nothing(rung, Status.NOOP_LITTLE_TO_GAIN)
-        named = {"compaction_id": f"{rung.compaction_id}-{manual.edit_id}"}
-        return await self._blocked(rung) or await self._summarise(rung.model_copy(update=named))
+        return await self._blocked(rung) or await self._summarise(
+            rung.replace(compaction_id=f"{rung.compaction_id}-{manual.edit_id}")
+        )
 
     async def _make_room(self, *, skip_summary: bool) -> CompactionOutcome:
         """The next rung that helps; a summary that fails leads to the one after it."""

@@ -258,8 +258,7 @@ class Tables:
             self._keep(key, now, redacted)
         else:
             redacted = known[1]
-        called = {"name": text.name, "heading": text.heading}
-        return redacted._replace(table=redacted.table.model_copy(update=called))
+        return redacted._replace(table=redacted.table.replace(name=text.name, heading=text.heading))
 
     def _keep(self, key: _Key, now: datetime, redacted: RedactedTable) -> None:
         self._kept.pop(key, None)

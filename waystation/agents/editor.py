@@ -60,8 +60,7 @@ class Rewinder:
         await self.store.audit(asked.ref.task_id, edit)
         # What was delivered stays to be read, also where this comes to nothing.
         reports = row.progress.versions
-        goes_on = {"phase": TaskPhase.WORKING, "reports": reports}
-        await self.store.finish(asked.ref.task_id, row.progress.model_copy(update=goes_on))
+        await self.store.finish(asked.ref.task_id, row.progress.replace(phase=TaskPhase.WORKING, reports=reports))
         return state.replace(reports=reports)
 
     async def _start_over(self, run: RunRef, record_id: str) -> None:

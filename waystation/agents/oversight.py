@@ -227,8 +227,8 @@ class Reviewer:
         """What is wrong with the report; its writer has been told, where it shall be. Raises ModelError, StoreError,
         RedactionFailed.
         """
-        ref = TaskRef.model_validate(request.writer.model_dump(include=set(TaskRef.model_fields)))
-        run = RunRef(**ref.model_dump(), step_id=review_id(request.number), role="reviewing")
+        run = request.writer.replace(step_id=review_id(request.number), role="reviewing")
+        ref = TaskRef(store_id=run.store_id, tenant=run.tenant, session=run.session, task_id=run.task_id)
         there = await handed_over(ref.reader, self.store)
         drafted = await self._drafted(ref, there)
         known = await asyncio.to_thread(faults_in, drafted)

@@ -251,8 +251,7 @@ class Publisher:
             progress = progress.replace(phase=TaskPhase.PARTIAL, notes=(*progress.notes, short))
         earlier = progress.reports
         version = ReportVersion(number=len(earlier) + 1, report=report, phase=progress.phase, stored_at=at)
-        ended = {"report": report, "reports": (*earlier, version), "state": kept}
-        await self.store.finish(ref.task_id, progress.model_copy(update=ended))
+        await self.store.finish(ref.task_id, progress.replace(report=report, reports=(*earlier, version), state=kept))
         made, failed = composed.citations, composed.failed
         return Published(report=report, version=version, citations=made, failed=failed, short=short)
 

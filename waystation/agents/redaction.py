@@ -145,8 +145,7 @@ def _settled(text: str, result: Redacted, placeholders: Sequence[str]) -> Redact
     if all(span.placeholder == settled for span, settled in zip(result.spans, placeholders, strict=True)):
         return result
     spans = [span.replace(placeholder=settled) for span, settled in zip(result.spans, placeholders, strict=True)]
-    kept = {"languages_without_names": result.languages_without_names}
-    return with_placeholders(text, spans).model_copy(update=kept)
+    return with_placeholders(text, spans).replace(languages_without_names=result.languages_without_names)
 
 
 def _lengthened(original: Original) -> Original:

@@ -140,5 +140,4 @@ async def _redact(found: ReadFiles, settings: Settings) -> ReadFiles:
         whole = [one.name for one in found.left_out]
         parts = await redact_names(whole, redactor, tenant, Place.TOOL_RESULT)
     left_out = [one.replace(name=name) for one, name in zip(found.left_out, parts, strict=True)]
-    changed = {"documents": tuple(documents), "left_out": tuple(left_out), "redacted": True, "notes": tuple(notes)}
-    return found.model_copy(update=changed)
+    return found.replace(documents=tuple(documents), left_out=tuple(left_out), redacted=True, notes=tuple(notes))

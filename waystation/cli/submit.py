@@ -88,8 +88,13 @@ def submit(
         review_plan=review_plan or None,
         procedures=to_follow(settings, procedures or [], skills or []),
     )
-    chosen = {"mode": mode, "strategy": strategy, "memory": memory, "preset": preset, "servers": named_servers(servers)}
-    whole = _with_amounts(request.model_copy(update=chosen), budget, agent_budget, ceiling, window)
+    whole = _with_amounts(
+        request.replace(mode=mode, strategy=strategy, memory=memory, preset=preset, servers=named_servers(servers)),
+        budget,
+        agent_budget,
+        ceiling,
+        window,
+    )
     raise typer.Exit(asyncio.run(_submit(settings, whole, _load(docs or []), detach=detach, as_json=as_json)))
 
 

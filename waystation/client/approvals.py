@@ -32,7 +32,7 @@ from waystation.domain.task import TaskPhase, TaskProgress, TaskRef, TaskRow
 from waystation.domain.value import Value
 from waystation.settings import Settings
 from waystation.stores import key_of
-from waystation.task_view import Draft, PendingApproval, TaskView, as_stored, known_of, pending, still_open
+from waystation.task_view import Draft, PendingApproval, TaskView, as_stored, pending, still_open, with_known
 
 
 async def inbox(temporal: TemporalTasks, store: SqlStore, reader: OfTenant) -> tuple[PendingApproval, ...]:
@@ -91,7 +91,7 @@ async def stored_view(store: SqlStore, row: TaskRow, remark: str) -> TaskView:
     """A task that has not ended, as far as the store alone knows it."""
     phase = TaskPhase.WORKING if await store.plan(row.ref.task_id, row.ref.reader) else TaskPhase.SUBMITTED
     view = TaskView(progress=await with_spending(store, as_stored(row, phase)), remark=remark)
-    return view.model_copy(update=known_of(row))
+    return with_known(view, row)
 
 
 async def with_spending(store: SqlStore, progress: TaskProgress) -> TaskProgress:

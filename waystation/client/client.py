@@ -93,8 +93,8 @@ from waystation.task_view import (
     TaskView,
     as_stored,
     given,
-    known_of,
     with_kept_reports,
+    with_known,
 )
 
 EVENTS_AT_ONCE = 200
@@ -204,7 +204,7 @@ class Client:
     async def progress(self, task_id: str) -> TaskView:
         """The task as it is now, or as well as can be told. Raises UnknownTask; Unreachable while it has not ended."""
         row = await self._own(task_id)
-        view = (await self._view(row)).model_copy(update=known_of(row))
+        view = with_known(await self._view(row), row)
         if not view.progress.phase.over:
             return view
         # The store has all that matters of a task that is over; the server may still show its history.
@@ -256,7 +256,7 @@ class Client:
 
     async def _view_or_stored(self, row: TaskRow) -> TaskView:
         try:
-            return (await self._view(row)).model_copy(update=known_of(row))
+            return with_known(await self._view(row), row)
         except Unreachable as unreachable:
             return await stored_view(self._store, row, str(unreachable))
 

@@ -336,6 +336,10 @@ class FoundJson(Value):
         """The excerpt, flat."""
         first, last = excerpt.turns[0], excerpt.turns[-1]
         return cls(
+            kind=first.passage.kind,
+            task_id=first.passage.task_id,
+            document=first.passage.document,
+            first_line=first.passage.first_line,
             passages=excerpt.ids,
             score=excerpt.best.score,
             agent=first.passage.step_id,
@@ -344,7 +348,6 @@ class FoundJson(Value):
             last_line=last.passage.last_line,
             created=last.passage.created,
             text=excerpt.text,
-            **first.passage.model_dump(include={"kind", "task_id", "document", "first_line"}),
         )
 
 

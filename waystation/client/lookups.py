@@ -145,15 +145,14 @@ async def with_stored(store: SqlStore, view: TaskView, reader: OfTenant) -> Task
     row = await store.task(task_id, reader)
     most = row.terms.remembered_characters
     characters = sum(document.characters for document in await store.documents(task_id, reader) if not document.removed)
-    found = {
-        "characters_not_remembered": max(0, characters - most) if most else 0,
-        "left_out": row.request.left_out,
-        "passages_waiting": await store.count_waiting(task_id),
-        "passages_refused": await store.refused(task_id),
-        "plans": await store.plan_versions(task_id, reader),
-        "resolutions": tuple([one for one in await store.audit_trail(task_id, reader) if isinstance(one, Resolution)]),
-    }
-    return view.model_copy(update=found)
+    return view.replace(
+        characters_not_remembered=max(0, characters - most) if most else 0,
+        left_out=row.request.left_out,
+        passages_waiting=await store.count_waiting(task_id),
+        passages_refused=await store.refused(task_id),
+        plans=await store.plan_versions(task_id, reader),
+        resolutions=tuple([one for one in await store.audit_trail(task_id, reader) if isinstance(one, Resolution)]),
+    )
 
 
 async def agents_of(store: SqlStore, task_id: str, reader: Reader, wanted: str | None = None) -> tuple[str, ...]:

@@ -183,7 +183,9 @@ async def with_tellings(store: SqlStore, view: TaskView, reader: OfTenant) -> Ta
     by_agent = {agent: heard((await store.load(run_id, reader)).messages) for agent, run_id in agents.items()}
     seen = [
         SeenTelling(
-            **telling.model_dump(include={"number", "by", "told_at"}),
+            number=telling.number,
+            by=telling.by,
+            told_at=telling.told_at,
             text=await store.get_text(telling.text, reader),
             heard_by=tuple(agent for agent, numbers in by_agent.items() if telling.number in numbers),
         )
@@ -242,8 +244,9 @@ async def _known(store: SqlStore, request: TaskRequest) -> TaskRow | None:
         known = await store.task(task_id_of(request), reader_of(request.tenant))
     except UnknownTask:
         return None
-    said = {"forked_from", "instructions", "budget"}
-    if known.request.model_dump(include=said) != request.model_dump(include=said):
+    first = known.request
+    asked = (request.forked_from, request.instructions, request.budget)
+    if (first.forked_from, first.instructions, first.budget) != asked:
         raise RequestConflict(
             f"the request id {request.request_id!r} was used in this session before, for something else: use a new one"
         )

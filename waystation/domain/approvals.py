@@ -153,8 +153,7 @@ def authorised(standing: Circumstances, request: Approval, top_up: TopUp | None,
     if not standing.ceiling.covers(standing.limit.raised(top_up.amount).amount):
         return None
     note = f"{used + 1} of {top_up.times}"
-    answer = {"decision": "approved", "granted": top_up.amount, "by": IN_ADVANCE, "note": note, "answered_at": now}
-    return request.model_copy(update=answer)
+    return request.replace(decision="approved", granted=top_up.amount, by=IN_ADVANCE, note=note, answered_at=now)
 
 
 def deny(standing: Circumstances, given: DenyInput, now: datetime) -> Approval:

@@ -248,7 +248,17 @@ class KeptUpdate(DocumentsUpdate):
     @property
     def counted(self) -> DocumentsUpdate:
         """Without names."""
-        return DocumentsUpdate(**self.model_dump(exclude={"changes"}))
+        return DocumentsUpdate(
+            number=self.number,
+            given=self.given,
+            by=self.by,
+            answer_id=self.answer_id,
+            updated_at=self.updated_at,
+            kept=self.kept,
+            changed=self.changed,
+            added=self.added,
+            removed=self.removed,
+        )
 
 
 def refuse_too_many(count: int, what: str = "documents", *, had: int = 0) -> None:

@@ -342,8 +342,8 @@ class ForeignToolSpec(Value):
 
     def same_as(self, other: "ForeignToolSpec") -> bool:
         """Whether the server says the same of both."""
-        said = {"description", "input_schema", "read_only", "idempotent"}
-        return self.model_dump(include=said) == other.model_dump(include=said)
+        said = (self.description, self.input_schema, self.read_only, self.idempotent)
+        return said == (other.description, other.input_schema, other.read_only, other.idempotent)
 
     def compared(self, first: ToolDefinition) -> "ForeignToolSpec":
         """The same; with what has changed since it was like that, it asks."""

@@ -275,14 +275,13 @@ class Remembering(Value):
 
     def further(self, passages: int, characters: int, withheld: int = 0) -> "Remembering":
         """After a slice, or what stands for it, in the same document."""
-        counts = {
-            "slices": self.slices + 1,
-            "place": self.place + passages,
-            "characters": self.characters + characters,
-            "left_out": self.left_out + withheld,
-            "passages": self.passages + passages,
-        }
-        return self.model_copy(update=counts)
+        return self.replace(
+            slices=self.slices + 1,
+            place=self.place + passages,
+            characters=self.characters + characters,
+            left_out=self.left_out + withheld,
+            passages=self.passages + passages,
+        )
 
     def at_line(self, line: int, lines: Sequence[str], blob: str) -> "Remembering":
         """At this line of a version with these lines; after the last one, at the first of the next document."""

@@ -193,12 +193,11 @@ def bounded(progress: TaskProgress, most: int = PROGRESS_BYTES) -> TaskProgress:
             return shorter
     while shorter.steps or shorter.approvals:  # nothing but open requests and agents at work is left
         earlier = {"": sum(shorter.earlier_compactions.values(), CompactionTotals())}
-        halves = {
-            "earlier_compactions": earlier,
-            "approvals": shorter.approvals[: len(shorter.approvals) // 2],
-            "steps": _half(shorter.steps),
-        }
-        shorter = shorter.model_copy(update=halves)
+        shorter = shorter.replace(
+            earlier_compactions=earlier,
+            approvals=shorter.approvals[: len(shorter.approvals) // 2],
+            steps=_half(shorter.steps),
+        )
         if _size(shorter) <= most:
             break
     return shorter

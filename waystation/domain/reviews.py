@@ -81,8 +81,7 @@ def replanned(
     account = state.account
     for step in state.plan.steps if state.plan is not None else ():
         account = account.settle(step.id, Amount())
-    told = {"decision": "approved", "answered_at": now, **edit.model_dump(include={"by", "note", "answer_id"})}
-    answer = request.model_copy(update=told)
+    answer = request.replace(decision="approved", answered_at=now, by=edit.by, note=edit.note, answer_id=edit.answer_id)
     state = state.replace(account=account).planned(made.plan, state.planning, (), terms.agent_budget)
     return state.answered(answer), answer
 

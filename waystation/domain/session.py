@@ -93,10 +93,15 @@ class SessionStart(Value):
 
 
 def start_for(row: TaskRow) -> SessionStart:
-    """What the session of this task is started with if it does not run."""
+    """The same; it ends with this task if it was made for it alone."""
     request = row.request
     own = request.session == own_session(request.request_id)
-    return SessionStart(**row.ref.model_dump(exclude={"task_id"}), single=own)
+    return session_of(row.ref).replace(single=own)
+
+
+def session_of(ref: TaskRef) -> SessionStart:
+    """What the session of this task is started with if it does not run."""
+    return SessionStart(store_id=ref.store_id, tenant=ref.tenant, session=ref.session)
 
 
 class Admission(Value):

@@ -128,11 +128,16 @@ def sendable_json(value: JsonValue, depth: int = 0) -> JsonValue:
         case _ if fault:
             return f"(left out: {fault})"
         case dict():
-            return {whole_text(key): sendable_json(part, depth + 1) for key, part in value.items()}
+            return sendable_fields(value, depth)
         case list():
             return [sendable_json(part, depth + 1) for part in value]
         case _:
             return value
+
+
+def sendable_fields(value: Mapping[str, JsonValue], depth: int = 0) -> dict[str, JsonValue]:
+    """The same of an object."""
+    return {whole_text(key): sendable_json(part, depth + 1) for key, part in value.items()}
 
 
 def in_utc(moment: datetime) -> datetime:

@@ -367,7 +367,7 @@ async def grant(client: Client, task: str, given: Grant, who: Principal) -> Answ
 async def refuse(client: Client, task: str, given: Denial, who: Principal) -> Answer:
     """Deny one request, by its id."""
     task_id, by = await client.resolve(task), who.signed(given.by)
-    return await client.deny(task_id, **given.model_dump(exclude={"by"}), by=by)
+    return await client.deny(task_id, request_id=given.request_id, finish=given.finish, note=given.note, by=by)
 
 
 async def grant_each(
@@ -497,7 +497,15 @@ async def _same(client: Client, row: TaskRow, who: Principal) -> TaskRow:
 async def change(client: Client, task: str, wanted: NewEdit, who: Principal) -> Answer:
     """Edit an agent's context. Raises BadInput for what does not fit the action."""
     try:
-        edit = EditInput(**wanted.model_dump(exclude={"instructions", "by"}), by=who.name or wanted.by)
+        edit = EditInput(
+            action=wanted.action,
+            agent=wanted.agent,
+            message=wanted.message,
+            keep=wanted.keep,
+            compaction=wanted.compaction,
+            by=who.name or wanted.by,
+            note=wanted.note,
+        )
     except ValidationError as error:
         raise BadInput("; ".join(fault_words(str(fault["msg"])) for fault in error.errors())) from error
     return await client.edit(await client.resolve(task), edit, wanted.instructions)

@@ -267,7 +267,7 @@ def _usage(answer: WireMessage) -> Usage:
     results = [block for block in answer.content if isinstance(block, WebSearchToolResultBlock)]
     made = sum(isinstance(block.content, Sequence) for block in results)  # those that failed are not billed
     searches = token_count(counted) or made
-    return Usage(**usage_of(answer).model_dump(exclude={"searches"}), searches=searches)
+    return usage_of(answer).replace(searches=searches)
 
 
 _NO_SUCH_CALL = (404, 405, 501)

@@ -30,7 +30,7 @@ from waystation.domain.errors import ModelRejected, ReplyUnfit
 from waystation.domain.models import ModelFacts, model_facts
 from waystation.domain.models import ThinkingSetting as WayOfThinking
 from waystation.domain.transcript import Block, Message, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
-from waystation.domain.value import sendable_json, whole_text
+from waystation.domain.value import sendable_fields, whole_text
 from waystation.patterns import proven
 from waystation.ports import ModelReply, ModelRequest, StopReason, ToolSpec
 
@@ -308,8 +308,7 @@ def _block(block: ContentBlock) -> Block:
             return RedactedThinking(data=block.data)
         case "tool_use":
             call = ToolUse.model_validate({"id": block.id, "name": block.name, "input": block.input})
-            changed = {"name": whole_text(call.name), "input": sendable_json(call.input)}
-            return call.model_copy(update=changed)
+            return call.replace(name=whole_text(call.name), input=sendable_fields(call.input))
         case unknown:
             raise ReplyUnfit(f"the model's reply has a block of the unknown type {_named(unknown)}")
 

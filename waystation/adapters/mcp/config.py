@@ -215,9 +215,17 @@ def _server(name: str, entry: _Entry, expansion: Expansion) -> Server:
         place = _place_of(entry, expansion)
     except BadInput as error:
         raise BadInput(f"mcpServers.{name}: {error}") from None
-    terms = entry.model_dump(include={"allow", "ask", "roles", "by_name"})
-    times = {"timeout_s": entry.timeout, "start_s": entry.start_timeout}
-    return Server(name=name, place=place, secrets=frozenset(expansion.secrets), **times, **terms)
+    return Server(
+        name=name,
+        place=place,
+        secrets=frozenset(expansion.secrets),
+        timeout_s=entry.timeout,
+        start_s=entry.start_timeout,
+        allow=entry.allow,
+        ask=entry.ask,
+        roles=entry.roles,
+        by_name=entry.by_name,
+    )
 
 
 def _place_of(entry: _Entry, expansion: Expansion) -> Program | Address:

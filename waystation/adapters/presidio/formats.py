@@ -140,8 +140,10 @@ class KeptStretches:
             return self._references.touch(find) or self._code.touch(find, from_its_beginning=True)
         return self._numbers.touch(find) or self._ids.hold(find)
 
-    def cover_in_file_name(self, find: Found) -> bool:
-        """The same of a person or place in the name of a file: in code and paths, too, it is one."""
+    def cover_joined(self, find: Found, *, in_file_name: bool) -> bool:
+        """The same of a person or place whose words are joined: in the name of a file in code and paths, too."""
+        if not in_file_name and self._code.touch(find):
+            return True
         return any(stretches.touch(find) for stretches in (self._placeholders, self._references, self._addresses))
 
     @cached_property

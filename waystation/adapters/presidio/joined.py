@@ -21,6 +21,11 @@ _FILE = proven(
     r"|mp[34]|m4a|wav|mov|avi|webm|log|bak)\Z",
     re.IGNORECASE,
 )
+_SOURCE = proven(
+    r"\.(?:py|pyi|ipynb|[jt]sx?|mjs|go|rs|java|kt|scala|swift|c|cc|cpp|cs|h|hpp|rb|php|pl|lua|r|sql|sh|ps1|toml|lock)\Z",
+    re.IGNORECASE,
+)
+"""Files of programs are called as what they define."""
 _JOINT = proven(r"%20|[_~+,;./-]")
 _CAPITALISED = proven(r"\A[^\W\d_a-z](?:[^\W\d_]{0,60}[a-zß-öø-ÿ][^\W\d_]{0,60}|['’][^\W\d_]{2,40})?\Z")
 _CAMEL_JOINT = proven(r"(?<=[a-zß-öø-ÿ])(?=[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ])")
@@ -42,6 +47,8 @@ class JoinedWords(NamedTuple):
 def joined_words(text: str, start: int, end: int) -> Iterator[JoinedWords]:
     """What begins in this stretch of the text and may hold a name."""
     for token in _TOKEN.finditer(text, start, end):
+        if _SOURCE.search(text, *token.span()):
+            continue
         suffix = _FILE.search(text, *token.span())
         stem = token.start(), suffix.start() if suffix else token.end()
         words = list(_split(_JOINT, text, *stem))

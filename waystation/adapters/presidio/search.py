@@ -321,12 +321,15 @@ class PresidioSearch:
             both = (*finds, *_listed(text, part.start, part.end, self._unclear))
             candidates = [name for find in both if (name := part.searched.names.name_in(find))]
             for name in self._people_and_places(part.searched, candidates):
-                names += (
-                    _of_quoted(name, one.reading)
-                    for one in same
-                    if " " in text[name.start : name.end] and (one.is_file or name.type == "PERSON")
-                )
-        return [one for one in names if not searched.kept.cover_in_file_name(one) and not self._allows(searched, one)]
+                if " " not in text[name.start : name.end]:
+                    continue
+                for one in same:
+                    found = _of_quoted(name, one.reading)
+                    if not (one.is_file or name.type == "PERSON"):
+                        continue
+                    if not searched.kept.cover_joined(found, in_file_name=one.is_file):
+                        names.append(found)
+        return [one for one in names if not self._allows(searched, one)]
 
     def _names_in(self, searched: SearchedText, parts: Sequence[_Part], language: str | None) -> list[Found]:
         """By the model of this language, if there is one, and by what holds in all."""

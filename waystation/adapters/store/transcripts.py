@@ -154,7 +154,11 @@ class SqlTranscripts(StorePart):
         """Create the run if it is not there. Raises WrongStore if `run.store_id` is not this store's."""
         self.require_own(run.store_id)
         row = {
-            **run.model_dump(include={"tenant", "session", "task_id", "step_id", "role"}),
+            "tenant": run.tenant,
+            "session": run.session,
+            "task_id": run.task_id,
+            "step_id": run.step_id,
+            "role": run.role,
             "run_id": run.run_id,
             "fence": 0,
             "version": 0,

@@ -145,8 +145,7 @@ class SubmitReportInput(ToolInput):
 
     def handed_in(self, before: Deliverable | None) -> ReportDraft:
         """The sections written before, with this above them."""
-        above = {"title": self.title, "summary": self.summary, "criteria": self.criteria}
-        return draft_of(before).model_copy(update=above)
+        return draft_of(before).replace(title=self.title, summary=self.summary, criteria=self.criteria)
 
 
 class SubmitReport(TypedTool[SubmitReportInput]):
