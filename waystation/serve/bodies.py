@@ -195,7 +195,10 @@ def shaped_fault(kind: str, message: str, place: Sequence[int | str]) -> str:
 
 def faults_line(faults: Sequence[tuple[Sequence[int | str], str]]) -> str:
     """What is wrong, by place; names of fields are whatever was sent, and faults as many as somebody made."""
-    told = [f"{'.'.join(one_line(str(part)) for part in place)}: {words}" for place, words in faults[:MOST_FAULTS]]
+    told = [
+        f"{'.'.join(one_line(str(part)) for part in place)}: {words}" if place else words
+        for place, words in faults[:MOST_FAULTS]
+    ]
     more = len(faults) - len(told)
     return "; ".join((*told, f"and {more:,} more") if more else told)
 
