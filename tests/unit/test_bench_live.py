@@ -122,8 +122,8 @@ async def test_the_figures_are_those_of_the_recorded_requests() -> None:
     provider = Provider(script=Model(DOCUMENTS))
     (first,) = await asked(provider, request(most=9_000))
     await asked(provider, request(*answered(first, 1), most=7_000))
-    run = Measured("a checkout", provider.calls, (), "done", 0, 5, 1.0)
-    found = figures_of(run, 600_000, DAY)
+    run = Measured("a checkout", provider.calls, (), "done", 0, 600_000, 5, 1.0)
+    found = figures_of(run, DAY)
     assert (found.turns, found.thinking, found.dropped_between) == (2, 1, 0)
     assert found.fresh == sum(call.usage.fresh for call in provider.calls)
     assert found.least_reply == {"research": 7_000}
