@@ -64,15 +64,20 @@ _RELATED: tuple[tuple[str, ...], ...] = (
 
 _INTENTS: tuple[tuple[re.Pattern[str] | Linear, str], ...] = (
     (
-        linear(r"\bwhat\b.*\b(?:for\b|do(?:es)?[^\p{L}\p{N}_]*$)|\bused for\b|\bpurpose", re.IGNORECASE),
+        linear(
+            r"\bwhat\b.*\b(?:for(?:[^\p{L}\p{N}_ ]|$)|do(?:es)?[^\p{L}\p{N}_]*$)|\bused for\b|\bpurpose", re.IGNORECASE
+        ),
         "purpose",
     ),
     (proven(r"\b(watch out|careful|concern|risk|problem|caveat)", re.IGNORECASE), "attention"),
     (proven(r"\bhow (?:much (?:is|was|are|were)|expensive)\b", re.IGNORECASE), "cost"),
     (proven(r"\bby when\b|^when\b", re.IGNORECASE), "deadline"),
     (proven(r"^who\b", re.IGNORECASE), "author"),
+    (proven(r"\b(?:capex|capital (?:expenditures?|spending)|ppn?e|pp&e)\b", re.IGNORECASE), "property plant equipment"),
+    (proven(r"\bcogs\b", re.IGNORECASE), "cost"),
+    (proven(r"\bcogs\b", re.IGNORECASE), "revenue"),
 )
-"""What a way of asking is about, where its words alone do not say so."""
+"""What a way of asking is about, where its words alone do not say so: a group of related words, or these words."""
 
 _FIGURE_ASKED = proven(
     r"\b(?:how (?:many|much|long|high|old|far|fast|often|large|big)|what (?:percentage|share|number|amount)"
@@ -97,9 +102,19 @@ _PLACED = proven(
 )
 """Figures that tell when or where, and not how much."""
 _DIGIT = proven(r"\d")
+_YEAR = proven(r"(?:fy)?\d+$", re.IGNORECASE)
 _ADJUNCT = proven(r"\b(?:before|after|when|while)\s+\w+ing\b", re.IGNORECASE)
 _RANGE = proven(r"\b(?:documents?|pages?|lines?|seiten?)\s+\d{1,9}\s?(?:to|bis|-|–)\s?\d{1,9}\b", re.IGNORECASE)
 """Says where to look, and nothing of what is looked for."""
+_ASKS = proven(r"[,:]\s+(?=(?:what|which|how|who|whose|when|where|why)\b)", re.IGNORECASE)
+_DIRECTS = proven(
+    r"^(?:according|based|basing|by|considering|given|taking|using|when)\b"
+    r"|\b(?:answers?|answering|asked|assum(?:e|ing)|decimal|information|judge?ments?|metric|question|respon(?:d|se)|round"
+    r"|solution)\b",
+    re.IGNORECASE,
+)
+"""Of a sentence, or of what stands before the question in one: it says how to answer, and not what is asked."""
+_UNIT_ASKED = proven(r"\((?:in|as) [^()?]{0,60}\)", re.IGNORECASE)
 _COLLECTION = proven(
     r"\b(?:each|every|all|these|those|jede[rsnm]?|alle[rn]?|diese[rnms]?|chaque|tous|toutes|ces|cada|todos|todas|estos|estas)"
     r"(?:\s+(?:of\s+)?(?:the\s+|these\s+|them\b)?(?P<noun>\w+))?",
@@ -161,9 +176,21 @@ def asks_for_figure(text: str) -> bool:
     return _FIGURE_ASKED.search(text) is not None or _DATE_ASKED.search(text) is not None
 
 
+def asked(text: str) -> str:
+    """A question without what says how to answer it: "Answer in USD millions", "Using only the balance sheet, …"."""
+    told = sentences(text)
+    asking = [sentence for sentence in told if sentence.endswith(("?", "？")) or not _DIRECTS.search(sentence)]
+    return " ".join(map(_without_lead, asking)) if any(one.endswith(("?", "？")) for one in asking) else text
+
+
+def _without_lead(sentence: str) -> str:
+    begin = _ASKS.search(sentence)
+    return sentence[begin.end() :] if begin and _DIRECTS.search(sentence[: begin.start()]) else sentence
+
+
 def sought(text: str) -> str:
-    """A question or goal without the places that it is to be looked for in."""
-    return _RANGE.sub(" ", text)
+    """A question or goal without the places that it is to be looked for in, and without how it is to be answered."""
+    return _RANGE.sub(" ", _UNIT_ASKED.sub(" ", asked(text)))
 
 
 def stems(text: str) -> list[str]:
@@ -183,11 +210,11 @@ def concepts(text: str) -> tuple[Concept, ...]:
     for word in words(_ADJUNCT.sub(" ", text)):
         if word not in STOP_WORDS and word not in collection:
             concept = _concept(word)
-            aside = figure and (word in _ASIDE or word.isdecimal())
+            aside = figure and (word in _ASIDE or _YEAR.match(word))
             found.setdefault(min(concept.stems), concept._replace(weight=ASIDE) if aside else concept)
     for pattern, name in _INTENTS:
         if pattern.search(text):
-            concept = _concept(name)
+            concept = _concept(*name.split())
             found.setdefault(min(concept.stems), concept)
     if found and figure:
         kind = _DATE if _DATE_ASKED.search(text) else _FIGURE
@@ -242,8 +269,8 @@ def _rarity(shown: int, texts: int) -> float:
     return math.log(1 + (1 + texts) / (1 + shown))
 
 
-def _concept(word: str) -> Concept:
+def _concept(word: str, *others: str) -> Concept:
     root = stem(word)
-    group = next((group for group in _RELATED if root in {stem(member) for member in group}), ())
+    group = others or next((group for group in _RELATED if root in {stem(member) for member in group}), ())
     known = tuple(dict.fromkeys((word, *group)))
     return Concept(words=known, stems=frozenset(stem(member) for member in known))

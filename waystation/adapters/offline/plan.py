@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import JsonValue
 
-from waystation.adapters.offline.language import asks_for_figure, first_words, stems
+from waystation.adapters.offline.language import asked, asks_for_figure, first_words, stems
 from waystation.adapters.offline.replies import Call, Reply, call
 from waystation.adapters.offline.research import EXCEPTIONS_TITLE, NOTHING_MATCHED
 from waystation.adapters.offline.view import View
@@ -36,7 +36,7 @@ _CUT = proven(
 
 def clauses(question: str) -> tuple[str, ...]:
     """The parts of a question, at most three; what is over joins the last one."""
-    parts = [part for piece in _CUT.split(question) if _WORD.search(part := " ".join(piece.split()).strip(" ,"))]
+    parts = [part for piece in _CUT.split(asked(question)) if _WORD.search(part := " ".join(piece.split()).strip(" ,"))]
     if len(parts) > MOST_CLAUSES:
         parts = [*parts[: MOST_CLAUSES - 1], "; ".join(parts[MOST_CLAUSES - 1 :])]
     return tuple(part[0].upper() + part[1:] for part in parts)

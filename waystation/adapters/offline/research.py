@@ -7,7 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, zip_longest
 
 from pydantic import JsonValue
 
@@ -153,7 +153,7 @@ FEW = 5
 OPEN_QUESTIONS_CHARACTERS = 400
 """Room that a hand-in keeps for them."""
 EXCEPTIONS_TITLE = "Exceptions, limits and gaps"
-MOST_PLACES, MOST_OF_NAMED = 12, 4
+MOST_PLACES, MOST_OF_NAMED = 20, 4
 """Read of a document that the question names, and quoted of it."""
 NAMED = 2.0
 """What a quotation of it counts, beside one of another document."""
@@ -218,6 +218,9 @@ class Researcher:
             return shared
         if must_hand_in or divided(self._view):
             return self._hand_in()
+        # A document is quoted once, so of one that is named everything is looked up before it is read.
+        if self._named and not self._view.calls("read_document") and (search := self._searching()) is not None:
+            return Reply(text="I search the documents.", calls=(search,))
         quoting = self._quoting()
         enough = len(self._noted) + len({str(made.input["document"]) for made in quoting}) >= self._enough
         reading = () if enough else self._reading()
@@ -286,12 +289,13 @@ class Researcher:
         """
         found: dict[str, LineRange] = {}
         named: dict[str, list[LineRange]] = {name: [] for name in self._named}
-        for search in self._view.calls("search_documents"):
-            for hit in hits(search.result):
-                if len(known := named.get(hit.document, [])) < MOST_PLACES and hit not in known:
-                    known.append(hit)
-                if hit.document not in named:
-                    found.setdefault(hit.document, hit)
+        searches = [hits(search.result) for search in self._view.calls("search_documents")]
+        # The best hits of each search come before the next ones of any.
+        for hit in (hit for rank in zip_longest(*searches) for hit in rank if hit is not None):
+            if len(known := named.get(hit.document, [])) < MOST_PLACES and hit not in known:
+                known.append(hit)
+            if hit.document not in named:
+                found.setdefault(hit.document, hit)
         for several in named.values():
             for hit in several:
                 yield from self._around(hit)
