@@ -73,11 +73,23 @@ _INTENTS: tuple[tuple[re.Pattern[str] | Linear, str], ...] = (
     (proven(r"\bhow (?:much (?:is|was|are|were)|expensive)\b", re.IGNORECASE), "cost"),
     (proven(r"\bby when\b|^when\b", re.IGNORECASE), "deadline"),
     (proven(r"^who\b", re.IGNORECASE), "author"),
-    (proven(r"\b(?:capex|capital (?:expenditures?|spending)|ppn?e|pp&e)\b", re.IGNORECASE), "property plant equipment"),
-    (proven(r"\bcogs\b", re.IGNORECASE), "cost"),
-    (proven(r"\bcogs\b", re.IGNORECASE), "revenue"),
+    (proven(r"\bcapital (?:expenditures?|spending)\b", re.IGNORECASE), "property plant equipment"),
 )
 """What a way of asking is about, where its words alone do not say so: a group of related words, or these words."""
+
+_SHORT_FORMS = tuple(
+    (proven(rf"\b(?:{short})\b", re.IGNORECASE), long)
+    for short, long in (
+        ("capex", "capital expenditures"),
+        ("cogs", "cost of revenue"),
+        ("ppn?e|pp&e", "property, plant and equipment"),
+        ("sg&a", "selling, general and administrative expenses"),
+        ("r&d", "research and development"),
+        ("eps", "earnings per share"),
+        ("net ar", "accounts receivable, net"),
+    )
+)
+"""Short forms of questions for figures, and what the documents write for them."""
 
 _FIGURE_ASKED = proven(
     r"\b(?:how (?:many|much|long|high|old|far|fast|often|large|big)|what (?:percentage|share|number|amount)"
@@ -85,8 +97,8 @@ _FIGURE_ASKED = proven(
     r"|(?:what|which|wie|was|quels?|quelles?|cuál(?:es)?) (?:was|were|is|are|war|waren|ist|sind|est|sont|era|fue|es"
     r"|son)\b[^?]{0,120}?\b(?:revenues?|sales|turnover|incomes?|profits?|loss|earnings|assets|liabilities|equity|debts?"
     r"|costs?|expenses?|expenditures?|margins?|rates?|prices?|fees?|dividends?|payables?|receivables?|inventor(?:y|ies)"
-    r"|backlog|cash ?flows?|amounts?|totals?|numbers?|percentage|share|property|umsatz|gewinn|verlust|kosten|preis"
-    r"|miete|anzahl))\b",
+    r"|backlog|cash ?flows?|cogs|capex|ppn?e|pp&e|ebitda|eps|amounts?|totals?|numbers?|percentage|share"
+    r"|property|umsatz|gewinn|verlust|kosten|preis|miete|anzahl))\b",
     re.IGNORECASE,
 )
 _DATE_ASKED = proven(r"\bwhen\b|\bwhat (?:year|date)\b|\b(?:wann|quand|cuándo)\b", re.IGNORECASE)
@@ -103,7 +115,7 @@ _PLACED = proven(
 """Figures that tell when or where, and not how much."""
 _DIGIT = proven(r"\d")
 _YEAR = proven(r"(?:fy)?\d+$", re.IGNORECASE)
-_ADJUNCT = proven(r"\b(?:before|after|when|while)\s+\w+ing\b", re.IGNORECASE)
+_ADJUNCT = proven(r"\b(?:before|after|when|while)\s+\w+ing\b|\b(?:total )?(?:amount|number)s? of\b", re.IGNORECASE)
 _RANGE = proven(r"\b(?:documents?|pages?|lines?|seiten?)\s+\d{1,9}\s?(?:to|bis|-|–)\s?\d{1,9}\b", re.IGNORECASE)
 """Says where to look, and nothing of what is looked for."""
 _ASKS = proven(r"[,:]\s+(?=(?:what|which|how|who|whose|when|where|why)\b)", re.IGNORECASE)
@@ -123,7 +135,8 @@ _COLLECTION = proven(
 
 
 FIGURE_WEIGHT, ASIDE = 2.0, 0.25
-_ASIDE = frozenset(f"{_MONTHS.replace('|', ' ')} end ended year years fiscal quarter period amount number".split())
+_WHEN = "end ended year years fiscal quarter period amount number total"
+_ASIDE = frozenset([*_MONTHS.split("|"), *_WHEN.split()])
 """Of a question for a figure these say when, or that it is one. The row of a table that has it says neither."""
 
 
@@ -135,6 +148,8 @@ class Concept(NamedTuple):
     stems: frozenset[str]
     weight: float = 1.0
     """What it counts, beside the others: see `weighed`."""
+    aside: bool = False
+    """Says when, or that a figure is asked for: a text that shows nothing else says nothing of what is looked for."""
 
 
 def words(text: str) -> Iterator[str]:
@@ -173,6 +188,7 @@ def stems_in(text: str) -> frozenset[str]:
 
 def asks_for_figure(text: str) -> bool:
     """Whether a question is answered with a figure or a date: that has no exceptions to look for."""
+    text = sought(text)
     return _FIGURE_ASKED.search(text) is not None or _DATE_ASKED.search(text) is not None
 
 
@@ -189,8 +205,11 @@ def _without_lead(sentence: str) -> str:
 
 
 def sought(text: str) -> str:
-    """A question or goal without the places that it is to be looked for in, and without how it is to be answered."""
-    return _RANGE.sub(" ", _UNIT_ASKED.sub(" ", asked(text)))
+    """A question or goal with its short forms written out, without where to look and how to answer."""
+    text = _RANGE.sub(" ", _UNIT_ASKED.sub(" ", asked(text)))
+    for short, long in _SHORT_FORMS:
+        text = short.sub(long, text)
+    return text
 
 
 def stems(text: str) -> list[str]:
@@ -211,11 +230,13 @@ def concepts(text: str) -> tuple[Concept, ...]:
         if word not in STOP_WORDS and word not in collection:
             concept = _concept(word)
             aside = figure and (word in _ASIDE or _YEAR.match(word))
-            found.setdefault(min(concept.stems), concept._replace(weight=ASIDE) if aside else concept)
+            found.setdefault(min(concept.stems), concept._replace(weight=ASIDE, aside=True) if aside else concept)
     for pattern, name in _INTENTS:
         if pattern.search(text):
             concept = _concept(*name.split())
             found.setdefault(min(concept.stems), concept)
+    if all(concept.aside for concept in found.values()):
+        found = {key: concept._replace(aside=False) for key, concept in found.items()}
     if found and figure:
         kind = _DATE if _DATE_ASKED.search(text) else _FIGURE
         found[kind] = Concept(words=(), stems=frozenset({kind}), weight=FIGURE_WEIGHT)

@@ -140,6 +140,9 @@ def strength(text: str, looked_for: Sequence[Concept]) -> float:
     the same concept add a quarter each, and its form.
     """
     present, said = stems_in(text), stems(text)
+    telling = [concept for concept in looked_for if concept.words and not concept.aside]
+    if telling and all(concept.stems.isdisjoint(present) for concept in telling):
+        return 0.0
     pairs = [*pairwise(said)]
     together = sum(
         TOGETHER * min(one.weight, other.weight)

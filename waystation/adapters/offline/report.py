@@ -272,7 +272,7 @@ def _alike(entries: Iterable[Entry], looked_for: Sequence[Concept]) -> list[list
         value = entry_value(entry.quote, looked_for)
         alike = tuple(word for word in words(value) if stem(word) not in wanted) if value else ()
         groups.setdefault(alike or " ".join((entry.quote or entry.text).casefold().split()), []).append(entry)
-    return sorted(groups.values(), key=lambda group: -len(group))
+    return sorted(groups.values(), key=lambda group: -len({_name(entry) for entry in group}))
 
 
 def _shared_bullet(group: Sequence[Entry], looked_for: Sequence[Concept]) -> str:
