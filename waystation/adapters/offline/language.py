@@ -42,6 +42,7 @@ _RELATED: tuple[tuple[str, ...], ...] = (
     ("expenditure", "expenditures", "purchases", "capex", "spend", "spent"),
     ("profit", "earnings"),
     ("inventory", "inventories"),
+    ("employees", "employed", "headcount", "staff", "workforce"),
     ("purpose", "summary", "overview", "description", "introduction", "library", "helps"),
     (
         "attention", "deprecated", "beta", "alpha", "gpl", "lgpl", "mpl", "security", "deprecation", "breaking",

@@ -77,6 +77,8 @@ def _step(step_id: str, role: str, title: str, goal: str, needs: list[str]) -> J
 
 
 NOTHING_ANSWERS = "Nothing that was found in the documents answers the question."
+PERHAPS_NOTHING = "perhaps nothing in the documents answers the question."
+"""So a sentence on top of a report ends whose quotations are far from the question."""
 AGAIN = "research-again"
 AGAIN_TITLE = "Look again with the whole question"
 KEPT = "No step reported that nothing matched, so the plan is kept. No LLM judged this."
@@ -112,9 +114,10 @@ def revision(view: View) -> Reply:
 
 
 def review(view: View) -> Reply:
-    """No fault beside those that code has found, but that nothing answers the question where that is so."""
-    unanswered = NOTHING_ANSWERS in view.opening.rpartition("<draft>")[2]
-    faults: list[JsonValue] = [{"kind": "uncovered", "text": NOTHING_ANSWERS}] if unanswered else []
+    """No fault beside those that code has found, but that nothing answers the question where the report says so."""
+    draft = view.opening.rpartition("<draft>")[2].splitlines()
+    said = [line for line in draft if line == NOTHING_ANSWERS or line.endswith(PERHAPS_NOTHING)]
+    faults: list[JsonValue] = [{"kind": "uncovered", "text": line} for line in said[:1]]
     return Reply(calls=(call("review_report", faults=faults),))
 
 

@@ -19,12 +19,13 @@ from waystation.adapters.offline.language import (
     concepts,
     first_words,
     is_of_every_document,
+    sought,
     stem,
     stems_in,
     weighed,
     words,
 )
-from waystation.adapters.offline.plan import ANALYSIS_TITLE, NOTHING_ANSWERS
+from waystation.adapters.offline.plan import ANALYSIS_TITLE, NOTHING_ANSWERS, PERHAPS_NOTHING
 from waystation.adapters.offline.quotes import (
     CITED,
     QUOTED,
@@ -36,7 +37,7 @@ from waystation.adapters.offline.quotes import (
     strength,
 )
 from waystation.adapters.offline.replies import CALL_OVERHEAD, CHARACTERS_A_TOKEN, Call, Reply, call, finding
-from waystation.adapters.offline.research import EXCEPTIONS_TITLE
+from waystation.adapters.offline.research import EXCEPTIONS_TITLE, names_in
 from waystation.adapters.offline.view import Need, View
 from waystation.domain.details import counted
 from waystation.domain.value import Value
@@ -332,14 +333,17 @@ def _summary(view: View, kept: set[str]) -> Iterator[str]:
     """Where the quotations are from, then of each topic what its section cannot show at a glance."""
     found = {need: _handed_in(view, need.step) for need in _sections(view)}
     claims = {_said(entry): entry for result in found.values() for entry in result.of("claim")}
-    if claims and not any(result.total is None or result.missing for result in found.values()):
-        documents = {place.document for entry in claims.values() for place in entry.places}
-        yield f"In the sections below: {counted(len(claims), 'quotation')} from {counted(len(documents), 'document')}."
-    elif not any(result.total is None or result.missing or result.of("conclusion") for result in found.values()):
+    unread = any(result.total is None or result.missing for result in found.values())
+    if not (unread or claims or any(result.of("conclusion") for result in found.values())):
         yield NOTHING_ANSWERS
     shares = [_share(view, need, entry) for need, result in found.items() for entry in result.of("claim")]
     if shares and max(shares) < HALF:
         yield NOTHING_CLOSE
+    elif claims and (unsaid := _unsaid_names(view, claims.values())):
+        yield f"No quotation says {', '.join(unsaid)}: {PERHAPS_NOTHING}"
+    if claims and not unread:
+        documents = {place.document for entry in claims.values() for place in entry.places}
+        yield f"In the sections below: {counted(len(claims), 'quotation')} from {counted(len(documents), 'document')}."
     concluded = [one for need in _summarised(view) for one in _handed_in(view, need.step).of("conclusion")]
     few = {need.title for need, result in found.items() if len(result.of("claim")) <= _FEW}
     for topic, entries in _by_topic(concluded).items():
@@ -356,15 +360,25 @@ def _summary(view: View, kept: set[str]) -> Iterator[str]:
 
 def _share(view: View, need: Need, entry: Entry) -> float:
     """Of what its step looks for, how much a quotation shows, with the name of its document."""
-    looked_for = concepts(need.title) or concepts(view.contract.question)
     said = stems_in(f"{entry.text} {_name(entry)}")
-    return sum(not concept.stems.isdisjoint(said) for concept in looked_for) / max(1, len(looked_for))
+    named = names_in(view.contract.question, [place.document for place in entry.places])
+    names = {stem(word) for words_of in named.values() for word in words_of}
+    every = concepts(need.title) or concepts(view.contract.question)
+    looked_for = [one for one in every if not one.aside and names.isdisjoint(one.stems)]
+    return sum(not one.stems.isdisjoint(said) for one in looked_for) / max(1, len(looked_for)) if looked_for else 1.0
+
+
+def _unsaid_names(view: View, claims: Iterable[Entry]) -> list[str]:
+    """Names in the question that no quotation says, nor the name of a document: all in capitals, as "IBM" is."""
+    asked = sought(view.contract.question)
+    told = " ".join([*(entry.text for entry in claims), *map(label, view.contract.documents)]).casefold()
+    names = dict.fromkeys(word for word in _CAPITALS.findall(asked) if not asked.isupper())
+    return [name for name in names if name.casefold() not in told]
 
 
 HALF = 0.5
-NOTHING_CLOSE = (
-    "No quotation has half of the words that were looked for: perhaps nothing in the documents answers the question."
-)
+NOTHING_CLOSE = f"No quotation has half of the words that were looked for: {PERHAPS_NOTHING}"
+_CAPITALS = proven(r"\b[A-Z]{3,}\b")
 IN_THE_SECTIONS = "What was found, and what is missing, stands in the sections below."
 _QUOTED = "quoted documents"
 MOST_GROUPS = 6
