@@ -144,7 +144,7 @@ STATEMENTS = {
     [
         (
             "Assume that you are an analyst. By drawing conclusions from the information in the statement of income, "
-            "what is Beta's FY2020 net income attributable to shareholders (in USD millions)? Round to two decimal places.",
+            "what is Beta's FY2020 net income attributable to shareholders (in USD millions)? Round to two decimals.",
             '"Net income attributable to shareholders 200 30"',
         ),
         (
