@@ -311,3 +311,16 @@ What was found, and what is missing, stands in the sections below.
 
 - Find – 1 of 2 documents are quoted here; other was not read for this step or had no passage that matched its words.\
 """)
+
+
+async def test_a_document_that_says_the_same_twice_is_named_once(model: AnthropicModel) -> None:
+    text = (
+        "Net revenues 9,795 10,420\n\nThe weather is told of.\n\nNet revenues 9,795 10,420\n\nNET REVENUES 9,795 10,420"
+    )
+    team = Team(model, World({"EBAY_2022.txt": text, "OTHER_2022.txt": "Weather.", "third.txt": "Nothing."}))
+    await team.work("What was the revenue of eBay?")
+    assert team.world.report.sections[0].markdown.splitlines()[:2] == [
+        '- **EBAY_2022**: "Net revenues 9,795 10,420" [EBAY_2022.txt:1-1] [EBAY_2022.txt:5-5]',
+        '- **EBAY_2022**: "NET REVENUES 9,795 10,420" [EBAY_2022.txt:7-7]',
+    ]
+    assert team.world.misquoted() == []

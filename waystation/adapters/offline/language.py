@@ -99,7 +99,7 @@ _FIGURE_ASKED = proven(
     r"|son)\b[^?]{0,120}?\b(?:revenues?|sales|turnover|incomes?|profits?|loss|earnings|assets|liabilities|equity|debts?"
     r"|costs?|expenses?|expenditures?|margins?|rates?|prices?|fees?|dividends?|payables?|receivables?|inventor(?:y|ies)"
     r"|backlog|cash ?flows?|cogs|capex|ppn?e|pp&e|ebitda|eps|amounts?|totals?|numbers?|percentage|share"
-    r"|property|umsatz|gewinn|verlust|kosten|preis|miete|anzahl))\b",
+    r"|property|goodwill|depreciation|amortization|tax(?:es)?|umsatz|gewinn|verlust|kosten|preis|miete|anzahl))\b",
     re.IGNORECASE,
 )
 _DATE_ASKED = proven(r"\bwhen\b|\bwhat (?:year|date)\b|\b(?:wann|quand|cuándo)\b", re.IGNORECASE)

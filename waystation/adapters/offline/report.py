@@ -277,10 +277,17 @@ def _alike(entries: Iterable[Entry], looked_for: Sequence[Concept]) -> list[list
 
 
 def _shared_bullet(group: Sequence[Entry], looked_for: Sequence[Concept]) -> str:
-    """What they say in the words of the most, then who says it, with their own words where these differ."""
+    """What they say in the words of the most, then who says it, with their own words where these differ; of one
+    document, its words with their places.
+    """
     said = _most_say(group, looked_for)
-    own = {entry: _shown(entry, looked_for) for entry in sorted(group, key=_name)}
-    named = [_named(entry, "" if words == said else f' ("{words}")') for entry, words in own.items()]
+    cited: dict[tuple[str, str], list[str]] = {}
+    for entry in sorted(group, key=_name):
+        cited.setdefault((_name(entry), _shown(entry, looked_for)), []).extend(entry.citations)
+    if len({name for name, _ in cited}) == 1:
+        return "\n".join(f'- **{name}**: "{own}" {" ".join(places)}' for (name, own), places in cited.items())
+    own_words = {own: "" if own == said else f' ("{own}")' for _, own in cited}
+    named = [f"{name}{own_words[own]} {' '.join(places)}" for (name, own), places in cited.items()]
     return f'- "{said}": {", ".join(named)}'
 
 
@@ -293,8 +300,8 @@ def _shown(entry: Entry, looked_for: Sequence[Concept]) -> str:
     return entry_value(entry.quote, looked_for) or entry.quote or entry.text
 
 
-def _named(entry: Entry, said: str = "") -> str:
-    return f"{_name(entry)}{said} {' '.join(entry.citations)}".strip()
+def _named(entry: Entry) -> str:
+    return f"{_name(entry)} {' '.join(entry.citations)}".strip()
 
 
 def _said(entry: Entry) -> _Said:
