@@ -7,7 +7,7 @@ from inline_snapshot import snapshot
 
 from tests.adapters.offline_team import Team, World, offline_model
 from waystation.adapters.anthropic.model import AnthropicModel
-from waystation.adapters.offline.plan import NOTHING_ANSWERS, PERHAPS_NOTHING
+from waystation.adapters.offline.plan import NOTHING_ANSWERS
 from waystation.adapters.offline.report import NOTHING_CLOSE
 from waystation.domain.plan import Plan, Step
 
@@ -183,10 +183,22 @@ async def test_the_row_of_the_whole_comes_before_shares_and_parts_and_a_heading_
     assert "Years ended" not in report
 
 
-async def test_a_name_that_no_quotation_says_is_named_first(model: AnthropicModel) -> None:
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [("What was the net income of Tesla?", True), ("What was the net income of Beta (once Tesla)?", False)],
+)
+async def test_a_name_that_no_quotation_says_is_named_first(
+    model: AnthropicModel, question: str, *, said: bool
+) -> None:
     team = Team(model, World(STATEMENTS))
-    await team.work("What was the net income of AES?")
-    assert team.world.report.summary.startswith(f"No quotation says AES: {PERHAPS_NOTHING}\n")
+    await team.work(question)
+    assert team.world.report.summary.startswith("No quotation says Tesla: see whether they are about that.\n") is said
+
+
+async def test_that_somebody_owns_something_answers_no_question_for_somebody(model: AnthropicModel) -> None:
+    team = Team(model, World({"rights.md": "An owner is who has the key.\n\nAuthors are named in the list."}))
+    await team.work("Who won the regatta?")
+    assert team.world.report.summary == NOTHING_ANSWERS
 
 
 async def test_exceptions_are_of_what_was_asked_and_come_after_what_answers(model: AnthropicModel) -> None:

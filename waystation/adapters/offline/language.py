@@ -234,7 +234,8 @@ def concepts(text: str) -> tuple[Concept, ...]:
             found.setdefault(min(concept.stems), concept._replace(weight=ASIDE, aside=True) if aside else concept)
     for pattern, name in _INTENTS:
         if pattern.search(text):
-            concept = _concept(*name.split())
+            # Whoever is asked for, a sentence that only says "owner" is about nothing else in the question.
+            concept = _concept(*name.split())._replace(aside=name == "author")
             found.setdefault(min(concept.stems), concept)
     if all(concept.aside for concept in found.values()):
         found = {key: concept._replace(aside=False) for key, concept in found.items()}

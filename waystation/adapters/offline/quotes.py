@@ -144,7 +144,8 @@ def strength(text: str, looked_for: Sequence[Concept]) -> float:
     """
     present, said = stems_in(text), stems(text)
     telling = [concept for concept in looked_for if concept.words and not concept.aside]
-    if telling and all(concept.stems.isdisjoint(present) for concept in telling):
+    named = _named(header_of(text)[0], looked_for) >= NAMED_SHARE
+    if telling and not named and all(concept.stems.isdisjoint(present) for concept in telling):
         return 0.0
     pairs = [*pairwise(said)]
     together = sum(

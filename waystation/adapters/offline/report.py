@@ -347,7 +347,7 @@ def _summary(view: View, kept: set[str]) -> Iterator[str]:
     if shares and max(shares) < HALF:
         yield NOTHING_CLOSE
     elif claims and (unsaid := _unsaid_names(view, claims.values())):
-        yield f"No quotation says {', '.join(unsaid)}: {PERHAPS_NOTHING}"
+        yield f"No quotation says {' or '.join(unsaid)}: see whether they are about that."
     if claims and not unread:
         documents = {place.document for entry in claims.values() for place in entry.places}
         yield f"In the sections below: {counted(len(claims), 'quotation')} from {counted(len(documents), 'document')}."
@@ -376,16 +376,18 @@ def _share(view: View, need: Need, entry: Entry) -> float:
 
 
 def _unsaid_names(view: View, claims: Iterable[Entry]) -> list[str]:
-    """Names in the question that no quotation says, nor the name of a document: all in capitals, as "IBM" is."""
-    asked = sought(view.contract.question)
+    """The names in an English question, where no quotation says any of them, nor the name of any document."""
+    question = sought(view.contract.question)
     told = " ".join([*(entry.text for entry in claims), *map(label, view.contract.documents)]).casefold()
-    names = dict.fromkeys(word for word in _CAPITALS.findall(asked) if not asked.isupper())
-    return [name for name in names if name.casefold() not in told]
+    names = [name for name in _NAME.findall(question) if _ENGLISH.search(question) and concepts(name)]
+    return [] if any(name.casefold() in told for name in names) else [*dict.fromkeys(names)]
 
 
 HALF = 0.5
 NOTHING_CLOSE = f"No quotation has half of the words that were looked for: {PERHAPS_NOTHING}"
-_CAPITALS = proven(r"\b[A-Z]{3,}\b")
+_NAME = proven(r"(?<=[a-z,] )[A-Z][A-Za-z]{2,}\b")
+_ENGLISH = proven(r"\b(?:the|what|which|how|who|when|where|why|is|are|do|does|did|were)\b", re.IGNORECASE)
+"""Without such a word it may be German, which writes every noun as a name."""
 IN_THE_SECTIONS = "What was found, and what is missing, stands in the sections below."
 _QUOTED = "quoted documents"
 MOST_GROUPS = 6

@@ -12,6 +12,7 @@ from itertools import groupby, pairwise, zip_longest
 from pydantic import JsonValue
 
 from waystation.adapters.offline.language import (
+    ASIDE,
     STOP_WORDS,
     Concept,
     concepts,
@@ -357,7 +358,7 @@ class Researcher:
 
     def _search_words(self) -> tuple[list[str], list[str]]:
         """What is looked for, and the words that stand for the same."""
-        telling = [concept for concept in self._told_by_text if not concept.aside]
+        telling = [concept for concept in self._told_by_text if concept.weight > ASIDE]
         own = [word for concept in telling for word in concept.words[:1]]
         return own, [word for concept in telling for word in concept.words[1:]]
 
