@@ -21,7 +21,16 @@ from waystation.adapters.anthropic.messages_server import (
     thought,
 )
 from waystation.adapters.anthropic.wire import THINKING_BETA, request_parameters
-from waystation.adapters.offline.wire import MessagesRequest, ThinkingBlock, documented_faults
+from waystation.adapters.offline.wire import (
+    CountRequest,
+    MessagesRequest,
+    RedactedThinkingBlock,
+    ThinkingBlock,
+    ThinkingChoice,
+    documented_faults,
+    merged,
+)
+from waystation.domain.models import LEAST_THINKING
 from waystation.ports import ChatModel, ModelReply, ModelRequest, WithFallbacks
 
 Body = dict[str, JsonValue]
@@ -50,7 +59,7 @@ def refusal(body: Body, beta: str = "") -> str:
         return f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
     faults = chain(
         unknown_fields(body),
-        documented_faults(request),
+        protocol_faults(request),
         _of_the_model(request, body, beta),
         _of_signatures(request, body),
     )
@@ -61,6 +70,41 @@ def unknown_fields(body: Body) -> Iterator[str]:
     """A fault for each field that the API does not have."""
     for name in body.keys() - FIELDS:
         yield f"{name}: extra inputs are not permitted"
+
+
+def protocol_faults(request: CountRequest) -> Iterator[str]:
+    """All that the protocol documents as an error of a request whose parts have the right shape, thinking too."""
+    yield from documented_faults(request)
+    yield from _thinking_faults(request)
+
+
+def _thinking_faults(request: CountRequest) -> Iterator[str]:
+    if request.forces and request.thinking is not None and request.thinking.type != "disabled":
+        yield "thinking may not be enabled when tool_choice forces tool use"
+    if request.thinking is not None:
+        yield from _budget_faults(request.thinking, request)
+    for index, message in enumerate(request.messages):
+        if message.role == "assistant" and isinstance(message.content[-1], ThinkingBlock | RedactedThinkingBlock):
+            yield f"messages.{index}: the final block in an assistant message cannot be thinking"
+    if request.thinking is None or request.thinking.type != "enabled":
+        return
+    last = next((message for message in reversed([*merged(request.messages)]) if message.role == "assistant"), None)
+    if last is not None and last.calls and not isinstance(last.content[0], ThinkingBlock | RedactedThinkingBlock):
+        yield "messages: expected thinking or redacted_thinking: the reply whose calls are open must begin with it"
+
+
+def _budget_faults(thinking: ThinkingChoice, request: CountRequest) -> Iterator[str]:
+    longest = request.max_tokens if isinstance(request, MessagesRequest) else None
+    match thinking.type, thinking.budget_tokens:
+        case "enabled", None:
+            yield "thinking.budget_tokens: field required"
+        case "enabled", int(tokens):
+            if tokens < LEAST_THINKING or (longest is not None and tokens >= longest):
+                yield f"thinking.budget_tokens: it must be {LEAST_THINKING:,} or more, and less than max_tokens"
+        case _, int():
+            yield "thinking.budget_tokens: extra inputs are not permitted"
+        case _:
+            pass
 
 
 def _of_the_model(request: StrictRequest, body: Body, beta: str) -> Iterator[str]:
@@ -136,7 +180,7 @@ class Checked:
         headers, extra = parameters.pop("extra_headers", {}), parameters.pop("extra_body", {})
         body = BODY.validate_python({**parameters, **BODY.validate_python(extra)})
         whole = StrictRequest.model_validate(body, extra="ignore")
-        faults = [*unknown_fields(body), *documented_faults(whole), *_of_the_model(whole, body, str(headers))]
+        faults = [*unknown_fields(body), *protocol_faults(whole), *_of_the_model(whole, body, str(headers))]
         assert faults == []
         return await self.model.complete(request)
 

@@ -22,10 +22,9 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from benchmarks.live.documents import BYTES_PER_TOKEN
 from benchmarks.live.model import READS, Body, Model, Role, Script, Turn, filler, role_of
 from tests.end_to_end.messages_server import MessagesServer
-from tests.strict_server import StrictRequest, unknown_fields
+from tests.strict_server import StrictRequest, protocol_faults, unknown_fields
 from waystation.adapters.anthropic.messages_server import PrefixCache, refused
 from waystation.adapters.anthropic.sse import events
-from waystation.adapters.offline.wire import documented_faults
 from waystation.domain.budget import Usage
 from waystation.domain.models import model_facts
 
@@ -164,7 +163,7 @@ class Provider(MessagesServer):
 def _fault(request: Body, thoughts: Sequence[Thought]) -> str:
     """What the API refuses; empty where it is fine."""
     try:
-        faults = documented_faults(StrictRequest.model_validate(request, extra="ignore"))
+        faults = protocol_faults(StrictRequest.model_validate(request, extra="ignore"))
         if fault := next(chain(unknown_fields(request), faults), ""):
             return fault
     except ValidationError as error:

@@ -83,7 +83,10 @@ class World:
     async def _run(self, step: Step, tool: str, given: dict[str, JsonValue]) -> str:
         match tool, given:
             case "search_documents", {"query": str(query), "limit": int(limit)}:
-                found = await self.search.search(of_task("t"), query, limit)
+                first, last = given.get("first_document", 1), given.get("last_document", len(self.texts))
+                assert isinstance(first, int)
+                assert isinstance(last, int)
+                found = await self.search.search(of_task("t"), query, limit, range(first, last + 1))
                 blocks = [f"[{hit.name}:{hit.first_line}-{hit.last_line}]\n{hit.text}\n" for hit in found]
                 return "\n".join(blocks)[:12_000] or "No passage matches. Try other words, or list_documents."
             case "read_document", {"name": str(name), "first_line": int(first), "last_line": int(last)}:

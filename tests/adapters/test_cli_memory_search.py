@@ -1,14 +1,17 @@
 import asyncio
 import json
 import re
+from contextlib import aclosing
 from io import StringIO
 from pathlib import Path
 
 import pytest
 
+from tests.attacks.test_attacks_pages import BEARER, served
 from tests.store_contract.values import NOON, passage
 from waystation.cli.console import PlainConsole
 from waystation.cli.main import run
+from waystation.client.context import NOTHING_FITS, FoundJson, RecalledJson
 from waystation.domain.documents import DocumentPassage
 from waystation.domain.memory import EmbeddedPassage, Excerpt, MemoryQuery
 from waystation.domain.passages import document_passage
@@ -95,6 +98,26 @@ def test_it_is_said_where_nothing_found_has_a_word_of_what_was_looked_for(
     monkeypatch.setattr(MemoryReader, "search", nearest)
     assert run(["memory", "search", "elephants"]) == 0
     assert said in " ".join(capsys.readouterr().err.split())
+
+
+async def test_programs_and_pages_say_too_where_nothing_found_has_a_word_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = MemoryReader.search
+
+    async def nearest(self: MemoryReader, wanted: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
+        return await search(self, wanted.replace(text="bar"), tokens)
+
+    monkeypatch.setattr(MemoryReader, "search", nearest)
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
+    async with served(Settings()) as asking, aclosing(MemoryReader(Settings())) as memory:
+        for query, fits in (("bar", True), ("elephants", False)):
+            stretches = (await asking.get("/v1/memory", params={"query": query}, headers=BEARER)).json()
+            assert [one["has_words"] for one in stretches] == [fits] * 2
+            page = (await asking.get("/memory", params={"query": query}, headers=BEARER)).text
+            assert (NOTHING_FITS in page) is not fits
+            wanted = MemoryQuery(tenant=tenant_hash("local"), session=None, text=query, dense=None)
+            excerpts = await memory.search(wanted, 2_000)
+            recalled = RecalledJson.of(tuple(FoundJson.of(one, query) for one in excerpts))
+            assert recalled.remark == ("" if fits else NOTHING_FITS)
 
 
 def test_a_kind_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from tests.adapters.offline_team import offline_model, spec
 from waystation.adapters.offline.plan import NOTHING_ANSWERS
+from waystation.adapters.offline.report import NOTHING_CLOSE
 from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.plan import Plan, PlanChange, Step, change_errors, changed
 from waystation.domain.transcript import ToolUse, user_text
@@ -77,6 +78,7 @@ async def test_no_report_is_judged() -> None:
     assert (await asked("<draft>\nAnything.\n</draft>", "review_report")).input == {"faults": []}
 
 
-async def test_that_nothing_answers_the_question_is_a_fault() -> None:
-    given = (await asked(f"<draft>\n{NOTHING_ANSWERS}\n</draft>", "review_report")).input
-    assert given == {"faults": [{"kind": "uncovered", "text": NOTHING_ANSWERS}]}
+@pytest.mark.parametrize("said", [NOTHING_ANSWERS, NOTHING_CLOSE])
+async def test_that_nothing_answers_the_question_is_a_fault(said: str) -> None:
+    given = (await asked(f"<draft>\n{said}\n\n- Some words.\n</draft>", "review_report")).input
+    assert given == {"faults": [{"kind": "uncovered", "text": said}]}

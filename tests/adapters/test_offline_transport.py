@@ -8,7 +8,7 @@ from anthropic.types import Message as WireMessage
 from pydantic import JsonValue
 
 from waystation.adapters.anthropic.model import AnthropicModel, anthropic_model
-from waystation.adapters.offline.transport import offline_transport
+from waystation.adapters.offline.transport import WITHOUT_WORK, offline_transport
 from waystation.adapters.offline.wire import OFFLINE_MODEL, WINDOW
 from waystation.domain.errors import ModelRejected
 from waystation.domain.transcript import user_text
@@ -88,10 +88,10 @@ async def asked(client: AsyncAnthropic, **changes: JsonValue) -> WireMessage:
     return await client.post("/v1/messages", body=body, cast_to=WireMessage)
 
 
-async def test_an_answer_is_the_sentence_of_the_text_that_matches(client: AsyncAnthropic) -> None:
+async def test_without_tools_there_is_nothing_to_do(client: AsyncAnthropic) -> None:
     message = await asked(client)
     assert message.content[0].type == "text"
-    assert message.content[0].text.endswith(":\n- The bridge opened in 1932.")
+    assert message.content[0].text == WITHOUT_WORK
     assert message.stop_reason == "end_turn"
 
 

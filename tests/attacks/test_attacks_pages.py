@@ -18,6 +18,7 @@ from tests.store_contract.values import charge, intent, reply
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
 from waystation.client import Client
+from waystation.client.sessions import NOT_FOLLOWED
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.decisions import ActionQuestion
 from waystation.domain.leg import RunRef
@@ -368,6 +369,7 @@ async def test_a_running_tasks_page_shows_what_the_store_has_while_the_server_is
     assert re.search(r"<tr><td>research</td><td>[^<]+</td><td>turn</td><td>1</td>", page.text)
     assert f'href="/tasks/{task}/agents/research#reply-1"><rect class="call"' in page.text
     assert 'id="reply-1"' in agent.text
+    assert f"{NOT_FOLLOWED[1:]}." in page.text  # it is run by the built-in model
 
 
 async def test_a_citation_opens_its_lines_beside_the_report(settings: Settings) -> None:

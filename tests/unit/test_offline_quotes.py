@@ -203,6 +203,7 @@ def test_a_year_is_no_amount_but_answers_when() -> None:
     assert quoted(f"{year}\n\n{amount}", "What was the revenue in 2022?")[0] == amount
     assert quoted("The quay is old.\n\nIt was built in 1702.", "When was it built?")[0] == "It was built in 1702."
     assert asks_for_figure("When was it built?")
+    assert asks_for_figure("What was its goodwill at the end of fiscal 2022?")
     assert not asks_for_figure("Which ships moor here?")
 
 

@@ -7,6 +7,7 @@ from waystation.domain.citations import Citation, CitedDocument, FailedCitation
 from waystation.domain.documents import LeftOut
 from waystation.domain.report import (
     OFFLINE_WARNING,
+    ONLY_QUOTED,
     Apparatus,
     ReportParts,
     StepFindings,
@@ -139,6 +140,12 @@ def test_a_report_that_no_llm_wrote_opens_with_that_warning() -> None:
         f"{OFFLINE_WARNING}\n\n# Report\n\n## How this report"
     )
     assert OFFLINE_WARNING not in whole_report(parts(), "# Report", Apparatus())
+
+
+def test_that_its_citations_hold_is_not_said_alone() -> None:
+    offline = whole_report(parts(offline=True), "# Report", Apparatus(checked=2))
+    assert f"and hold. {ONLY_QUOTED}\n" in offline
+    assert ONLY_QUOTED not in whole_report(parts(), "# Report", Apparatus(checked=2))
 
 
 def test_citations_that_do_not_hold_are_listed_with_their_reasons() -> None:

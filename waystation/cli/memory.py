@@ -29,7 +29,7 @@ from waystation.cli.follow import require_workers
 from waystation.cli.memory_eval import evaluate
 from waystation.cli.options import JsonOption, moment_or_ago, past_moment
 from waystation.client import Client
-from waystation.client.context import MOST_QUERY, MOST_RECALLED, FoundJson, MemoryWish, where
+from waystation.client.context import MOST_QUERY, MOST_RECALLED, FoundJson, MemoryWish, remark_on, where
 from waystation.client.lookups import resolved
 from waystation.client.removal import Gone, Selection, forget, selected
 from waystation.domain.errors import BadInput, MemoryUnavailable, Unreachable
@@ -171,8 +171,8 @@ def _print_found(query: str, found: Sequence[FoundJson]) -> None:
     # The libraries that tell words apart take a while to load.
     from waystation.words import matches  # noqa: PLC0415
 
-    if not any(span for one in found for span in matches(query, one.text)):
-        say("none of these has a word of what was looked for: perhaps nothing that is remembered fits")
+    if remark := remark_on(found):
+        say(remark)
     for number, one in enumerate(found, 1):
         print_text(
             f"{number}. {where(one)}, {one.created:%Y-%m-%d %H:%M}, score {one.score:.2f}, {' '.join(one.passages)}"
@@ -198,7 +198,7 @@ async def _found(settings: Settings, wish: MemoryWish) -> tuple[FoundJson, ...]:
 
     wanted = await wish.meant(settings.tenant, known)
     async with aclosing(MemoryReader(settings, compares=True)) as memory:
-        found = tuple(map(FoundJson.of, await memory.search(wanted, wish.tokens)))
+        found = tuple(FoundJson.of(one, wish.query) for one in await memory.search(wanted, wish.tokens))
     if memory.lost:
         say(memory.lost)
     return found

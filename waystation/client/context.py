@@ -330,10 +330,15 @@ class FoundJson(Value):
     last_line: int
     created: datetime
     text: str
+    has_words: bool
+    """Of what was looked for, one at least. Vectors find what is nearest, however far that is."""
 
     @classmethod
-    def of(cls, excerpt: Excerpt) -> "FoundJson":
-        """The excerpt, flat."""
+    def of(cls, excerpt: Excerpt, query: str) -> "FoundJson":
+        """The excerpt, flat. Its words are told apart, so the first call may take a while."""
+        # The libraries that tell words apart take a while to load.
+        from waystation.words import matches  # noqa: PLC0415
+
         first, last = excerpt.turns[0], excerpt.turns[-1]
         return cls(
             kind=first.passage.kind,
@@ -348,6 +353,7 @@ class FoundJson(Value):
             last_line=last.passage.last_line,
             created=last.passage.created,
             text=excerpt.text,
+            has_words=any(matches(query, excerpt.text)),
         )
 
 
@@ -369,3 +375,18 @@ class RecalledJson(Value):
     """What was found in memory, the best first."""
 
     found: tuple[FoundJson, ...]
+    remark: str
+    """Says where perhaps nothing of it fits."""
+
+    @classmethod
+    def of(cls, found: tuple[FoundJson, ...]) -> "RecalledJson":
+        """What was found, and what is to be said of it."""
+        return cls(found=found, remark=remark_on(found))
+
+
+NOTHING_FITS = "none of these has a word of what was looked for: perhaps nothing that is remembered fits"
+
+
+def remark_on(found: Sequence[FoundJson]) -> str:
+    """What is to be said of what was found; empty where that speaks for itself."""
+    return NOTHING_FITS if found and not any(one.has_words for one in found) else ""

@@ -148,11 +148,16 @@ class ForkWish(Value):
 NOT_FOLLOWED = "the built-in model works by rules and cannot follow a message; its agents are shown it all the same"
 
 
+def unheeded_text(model: str) -> str:
+    """Why a model makes nothing of what its agents are told; empty where it does."""
+    return NOT_FOLLOWED if model == OFFLINE_MODEL else ""
+
+
 def told_answer(answer: Answer, model: str) -> Answer:
-    """What became of words for a task's agents: the model that is no LLM makes nothing of them, and that is said."""
-    if model != OFFLINE_MODEL or answer.outcome == "refused":
+    """What became of words for a task's agents, and where the model makes nothing of them, that."""
+    if answer.outcome == "refused":
         return answer
-    return answer.replace(reason="; ".join(filter(None, [answer.reason, NOT_FOLLOWED])))
+    return answer.replace(reason="; ".join(filter(None, [answer.reason, unheeded_text(model)])))
 
 
 def checked_words(row: TaskRow, phase: TaskPhase, words: str) -> str:

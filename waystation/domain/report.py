@@ -31,6 +31,8 @@ OFFLINE_WARNING = (
     "word and put them in order. It understands nothing; read it as an index, not as an answer."
 )
 
+ONLY_QUOTED = "That says that they are quoted exactly, and not that they answer the question."
+"""Behind the check of a report of the built-in model: what is far from the question is quoted exactly, too."""
 _QUESTION = "**Question.**"
 _APPARATUS = "## Criteria of this report\n", "## Sources\n", "## Citations", "## How this report came about\n"
 """How sections begin that code adds behind what agents wrote."""
@@ -128,7 +130,7 @@ def whole_report(parts: ReportParts, written: str, apparatus: Apparatus) -> str:
         written,
         f"## Criteria of this report\n\n{apparatus.criteria}" if apparatus.criteria else "",
         apparatus.sources,
-        _citations_section(apparatus.checked, apparatus.failed),
+        _citations_section(apparatus.checked, apparatus.failed, offline=parts.offline),
         _account(parts.progress, apparatus),
         apparatus.not_used,
     ]
@@ -264,11 +266,10 @@ def _bullet(finding: Finding) -> str:
     return f"- {' '.join([' '.join(finding.claim.split()), *finding.citations])}"
 
 
-def _citations_section(checked: int, failed: tuple[FailedCitation, ...]) -> str:
+def _citations_section(checked: int, failed: tuple[FailedCitation, ...], *, offline: bool) -> str:
     if not failed:
-        return (
-            f"## Citations\n\nAll {checked} citations were checked against the documents, and hold." if checked else ""
-        )
+        all_hold = f"## Citations\n\nAll {checked} citations were checked against the documents, and hold."
+        return f"{all_hold}{f' {ONLY_QUOTED}' if offline else ''}" if checked else ""
     lines = [f"- {item.citation}: {item.reason}" for item in failed]
     head = f"## Citations that did not check\n\n{not_holding(len(failed), checked)}:"
     return "\n".join([head, "", *lines])

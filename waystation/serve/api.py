@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
 from pydantic import Field, JsonValue
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
 
@@ -293,8 +294,11 @@ async def get_spending(client: Asking, query: Annotated[SpendingQuery, Query()])
 async def get_search_memory(
     request: Request, client: Asking, who: Who, wish: Annotated[MemoryWish, Query()]
 ) -> tuple[FoundJson, ...]:
-    """What agents would recall, the best first; names stay replaced."""
-    return tuple(map(FoundJson.of, await recalled_for(request, client, who, wish)))
+    """What agents would recall, the best first; names stay replaced. Where none `has_words` of the query, perhaps none
+    of it fits.
+    """
+    found = await recalled_for(request, client, who, wish)
+    return await run_in_threadpool(lambda: tuple(FoundJson.of(one, wish.query) for one in found))
 
 
 First = Annotated[int, Query(ge=0, le=10_000)]

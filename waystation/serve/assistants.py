@@ -401,7 +401,8 @@ class Assistant:
             raise BadInput("there is nothing to look for: give a few words")
         tenant, session = self.rights.tenant, self.rights.session
         wanted = MemoryQuery(tenant=tenant_hash(tenant), session=session_hash(tenant, session), text=query, dense=None)
-        return tuple(map(FoundJson.of, await self._memory.search(wanted, tokens)))
+        found = await self._memory.search(wanted, tokens)
+        return await asyncio.to_thread(lambda: tuple(FoundJson.of(one, query) for one in found))
 
 
 def _address(written: str) -> SplitResult:

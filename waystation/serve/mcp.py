@@ -221,7 +221,7 @@ async def recall_for(
     tokens: Annotated[int, Field(ge=100, le=20_000, description="At most so many.")] = RECALLED,
 ) -> RecalledJson:
     """Search what earlier tasks read, said and found."""
-    return RecalledJson(found=await assistant_of(ctx).recall(query, tokens))
+    return RecalledJson.of(await assistant_of(ctx).recall(query, tokens))
 
 
 async def tell_agents(

@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from waystation.adapters.clock import utc_now
 from waystation.adapters.documents.sources import Loaded
 from waystation.client import Client
-from waystation.client.context import MOST_QUERY, MemoryWish, where
+from waystation.client.context import MOST_QUERY, NOTHING_FITS, MemoryWish, where
 from waystation.client.lookups import NEWEST
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.approvals import is_about_amount
@@ -350,6 +350,8 @@ async def memory_page(
     except (BadInput, MemoryUnavailable, Unreachable) as error:
         status, _, remark = problem_of(error)
     hits = await run_in_threadpool(lambda: [with_matches(asked, one) for one in found])
+    if found and not any(matched for hit in hits for _, matched in hit.parts):
+        remark = NOTHING_FITS
     return _page(
         request, "memory.html", status, query=query, session=session, asked=bool(asked), hits=hits, remark=remark
     )

@@ -19,6 +19,7 @@ from waystation.adapters.clock import utc_now
 from waystation.adapters.reports.page import report_body
 from waystation.client import Client
 from waystation.client.exports import FoundReport
+from waystation.client.sessions import unheeded_text
 from waystation.domain.agent_run import unanswered_text
 from waystation.domain.amount import amount_text, cents, dollars, limit_text, used_text
 from waystation.domain.approvals import plan_waits
@@ -122,6 +123,7 @@ _SHOWN: Mapping[str, object] = {
     "money": cents,
     "exact": dollars,
     "counted": counted,
+    "unheeded": unheeded_text,
     "size": {"width": BOX_WIDTH, "height": BOX_HEIGHT},
 }
 """What every template may ask for."""

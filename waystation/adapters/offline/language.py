@@ -42,6 +42,7 @@ _RELATED: tuple[tuple[str, ...], ...] = (
     ("expenditure", "expenditures", "purchases", "capex", "spend", "spent"),
     ("profit", "earnings"),
     ("inventory", "inventories"),
+    ("employees", "employed", "headcount", "staff", "workforce"),
     ("purpose", "summary", "overview", "description", "introduction", "library", "helps"),
     (
         "attention", "deprecated", "beta", "alpha", "gpl", "lgpl", "mpl", "security", "deprecation", "breaking",
@@ -64,15 +65,32 @@ _RELATED: tuple[tuple[str, ...], ...] = (
 
 _INTENTS: tuple[tuple[re.Pattern[str] | Linear, str], ...] = (
     (
-        linear(r"\bwhat\b.*\b(?:for\b|do(?:es)?[^\p{L}\p{N}_]*$)|\bused for\b|\bpurpose", re.IGNORECASE),
+        linear(
+            r"\bwhat\b.*\b(?:for(?:[^\p{L}\p{N}_ ]|$)|do(?:es)?[^\p{L}\p{N}_]*$)|\bused for\b|\bpurpose", re.IGNORECASE
+        ),
         "purpose",
     ),
     (proven(r"\b(watch out|careful|concern|risk|problem|caveat)", re.IGNORECASE), "attention"),
     (proven(r"\bhow (?:much (?:is|was|are|were)|expensive)\b", re.IGNORECASE), "cost"),
     (proven(r"\bby when\b|^when\b", re.IGNORECASE), "deadline"),
     (proven(r"^who\b", re.IGNORECASE), "author"),
+    (proven(r"\bcapital (?:expenditures?|spending)\b", re.IGNORECASE), "property plant equipment"),
 )
-"""What a way of asking is about, where its words alone do not say so."""
+"""What a way of asking is about, where its words alone do not say so: a group of related words, or these words."""
+
+_SHORT_FORMS = tuple(
+    (proven(rf"\b(?:{short})\b", re.IGNORECASE), long)
+    for short, long in (
+        ("capex", "capital expenditures"),
+        ("cogs", "cost of revenue"),
+        ("ppn?e|pp&e", "property, plant and equipment"),
+        ("sg&a", "selling, general and administrative expenses"),
+        ("r&d", "research and development"),
+        ("eps", "earnings per share"),
+        ("net ar", "accounts receivable, net"),
+    )
+)
+"""Short forms of questions for figures, and what the documents write for them."""
 
 _FIGURE_ASKED = proven(
     r"\b(?:how (?:many|much|long|high|old|far|fast|often|large|big)|what (?:percentage|share|number|amount)"
@@ -80,8 +98,8 @@ _FIGURE_ASKED = proven(
     r"|(?:what|which|wie|was|quels?|quelles?|cuál(?:es)?) (?:was|were|is|are|war|waren|ist|sind|est|sont|era|fue|es"
     r"|son)\b[^?]{0,120}?\b(?:revenues?|sales|turnover|incomes?|profits?|loss|earnings|assets|liabilities|equity|debts?"
     r"|costs?|expenses?|expenditures?|margins?|rates?|prices?|fees?|dividends?|payables?|receivables?|inventor(?:y|ies)"
-    r"|backlog|cash ?flows?|amounts?|totals?|numbers?|percentage|share|property|umsatz|gewinn|verlust|kosten|preis"
-    r"|miete|anzahl))\b",
+    r"|backlog|cash ?flows?|cogs|capex|ppn?e|pp&e|ebitda|eps|amounts?|totals?|numbers?|percentage|share"
+    r"|property|goodwill|depreciation|amortization|tax(?:es)?|umsatz|gewinn|verlust|kosten|preis|miete|anzahl))\b",
     re.IGNORECASE,
 )
 _DATE_ASKED = proven(r"\bwhen\b|\bwhat (?:year|date)\b|\b(?:wann|quand|cuándo)\b", re.IGNORECASE)
@@ -97,9 +115,19 @@ _PLACED = proven(
 )
 """Figures that tell when or where, and not how much."""
 _DIGIT = proven(r"\d")
-_ADJUNCT = proven(r"\b(?:before|after|when|while)\s+\w+ing\b", re.IGNORECASE)
+_YEAR = proven(r"(?:fy)?\d+$", re.IGNORECASE)
+_ADJUNCT = proven(r"\b(?:before|after|when|while)\s+\w+ing\b|\b(?:total )?(?:amount|number)s? of\b", re.IGNORECASE)
 _RANGE = proven(r"\b(?:documents?|pages?|lines?|seiten?)\s+\d{1,9}\s?(?:to|bis|-|–)\s?\d{1,9}\b", re.IGNORECASE)
 """Says where to look, and nothing of what is looked for."""
+_ASKS = proven(r"[,:]\s+(?=(?:what|which|how|who|whose|when|where|why)\b)", re.IGNORECASE)
+_DIRECTS = proven(
+    r"^(?:according|based|basing|by|considering|given|taking|using|when)\b"
+    r"|\b(?:answers?|answering|asked|assum(?:e|ing)|decimal|information|judge?ments?|metric|question|respon(?:d|se)|round"
+    r"|solution)\b",
+    re.IGNORECASE,
+)
+"""Of a sentence, or of what stands before the question in one: it says how to answer, and not what is asked."""
+_UNIT_ASKED = proven(r"\((?:in|as) [^()?]{0,60}\)", re.IGNORECASE)
 _COLLECTION = proven(
     r"\b(?:each|every|all|these|those|jede[rsnm]?|alle[rn]?|diese[rnms]?|chaque|tous|toutes|ces|cada|todos|todas|estos|estas)"
     r"(?:\s+(?:of\s+)?(?:the\s+|these\s+|them\b)?(?P<noun>\w+))?",
@@ -108,7 +136,8 @@ _COLLECTION = proven(
 
 
 FIGURE_WEIGHT, ASIDE = 2.0, 0.25
-_ASIDE = frozenset(f"{_MONTHS.replace('|', ' ')} end ended year years fiscal quarter period amount number".split())
+_WHEN = "end ended year years fiscal quarter period amount number total"
+_ASIDE = frozenset([*_MONTHS.split("|"), *_WHEN.split()])
 """Of a question for a figure these say when, or that it is one. The row of a table that has it says neither."""
 
 
@@ -120,6 +149,8 @@ class Concept(NamedTuple):
     stems: frozenset[str]
     weight: float = 1.0
     """What it counts, beside the others: see `weighed`."""
+    aside: bool = False
+    """Says when, or that a figure is asked for: a text that shows nothing else says nothing of what is looked for."""
 
 
 def words(text: str) -> Iterator[str]:
@@ -158,12 +189,28 @@ def stems_in(text: str) -> frozenset[str]:
 
 def asks_for_figure(text: str) -> bool:
     """Whether a question is answered with a figure or a date: that has no exceptions to look for."""
+    text = sought(text)
     return _FIGURE_ASKED.search(text) is not None or _DATE_ASKED.search(text) is not None
 
 
+def asked(text: str) -> str:
+    """A question without what says how to answer it: "Answer in USD millions", "Using only the balance sheet, …"."""
+    told = sentences(text)
+    asking = [sentence for sentence in told if sentence.endswith(("?", "？")) or not _DIRECTS.search(sentence)]
+    return " ".join(map(_without_lead, asking)) if any(one.endswith(("?", "？")) for one in asking) else text
+
+
+def _without_lead(sentence: str) -> str:
+    begin = _ASKS.search(sentence)
+    return sentence[begin.end() :] if begin and _DIRECTS.search(sentence[: begin.start()]) else sentence
+
+
 def sought(text: str) -> str:
-    """A question or goal without the places that it is to be looked for in."""
-    return _RANGE.sub(" ", text)
+    """A question or goal with its short forms written out, without where to look and how to answer."""
+    text = _RANGE.sub(" ", _UNIT_ASKED.sub(" ", asked(text)))
+    for short, long in _SHORT_FORMS:
+        text = short.sub(long, text)
+    return text
 
 
 def stems(text: str) -> list[str]:
@@ -183,12 +230,15 @@ def concepts(text: str) -> tuple[Concept, ...]:
     for word in words(_ADJUNCT.sub(" ", text)):
         if word not in STOP_WORDS and word not in collection:
             concept = _concept(word)
-            aside = figure and (word in _ASIDE or word.isdecimal())
-            found.setdefault(min(concept.stems), concept._replace(weight=ASIDE) if aside else concept)
+            aside = figure and (word in _ASIDE or _YEAR.match(word))
+            found.setdefault(min(concept.stems), concept._replace(weight=ASIDE, aside=True) if aside else concept)
     for pattern, name in _INTENTS:
         if pattern.search(text):
-            concept = _concept(name)
+            # Whoever is asked for, a sentence that only says "owner" is about nothing else in the question.
+            concept = _concept(*name.split())._replace(aside=name == "author")
             found.setdefault(min(concept.stems), concept)
+    if all(concept.aside for concept in found.values()):
+        found = {key: concept._replace(aside=False) for key, concept in found.items()}
     if found and figure:
         kind = _DATE if _DATE_ASKED.search(text) else _FIGURE
         found[kind] = Concept(words=(), stems=frozenset({kind}), weight=FIGURE_WEIGHT)
@@ -242,8 +292,8 @@ def _rarity(shown: int, texts: int) -> float:
     return math.log(1 + (1 + texts) / (1 + shown))
 
 
-def _concept(word: str) -> Concept:
+def _concept(word: str, *others: str) -> Concept:
     root = stem(word)
-    group = next((group for group in _RELATED if root in {stem(member) for member in group}), ())
+    group = others or next((group for group in _RELATED if root in {stem(member) for member in group}), ())
     known = tuple(dict.fromkeys((word, *group)))
     return Concept(words=known, stems=frozenset(stem(member) for member in known))

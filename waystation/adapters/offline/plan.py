@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import JsonValue
 
-from waystation.adapters.offline.language import asks_for_figure, first_words, stems
+from waystation.adapters.offline.language import asked, asks_for_figure, first_words, stems
 from waystation.adapters.offline.replies import Call, Reply, call
 from waystation.adapters.offline.research import EXCEPTIONS_TITLE, NOTHING_MATCHED
 from waystation.adapters.offline.view import View
@@ -36,7 +36,7 @@ _CUT = proven(
 
 def clauses(question: str) -> tuple[str, ...]:
     """The parts of a question, at most three; what is over joins the last one."""
-    parts = [part for piece in _CUT.split(question) if _WORD.search(part := " ".join(piece.split()).strip(" ,"))]
+    parts = [part for piece in _CUT.split(asked(question)) if _WORD.search(part := " ".join(piece.split()).strip(" ,"))]
     if len(parts) > MOST_CLAUSES:
         parts = [*parts[: MOST_CLAUSES - 1], "; ".join(parts[MOST_CLAUSES - 1 :])]
     return tuple(part[0].upper() + part[1:] for part in parts)
@@ -77,6 +77,8 @@ def _step(step_id: str, role: str, title: str, goal: str, needs: list[str]) -> J
 
 
 NOTHING_ANSWERS = "Nothing that was found in the documents answers the question."
+PERHAPS_NOTHING = "perhaps nothing in the documents answers the question."
+"""So a sentence on top of a report ends whose quotations are far from the question."""
 AGAIN = "research-again"
 AGAIN_TITLE = "Look again with the whole question"
 KEPT = "No step reported that nothing matched, so the plan is kept. No LLM judged this."
@@ -112,9 +114,10 @@ def revision(view: View) -> Reply:
 
 
 def review(view: View) -> Reply:
-    """No fault beside those that code has found, but that nothing answers the question where that is so."""
-    unanswered = NOTHING_ANSWERS in view.opening.rpartition("<draft>")[2]
-    faults: list[JsonValue] = [{"kind": "uncovered", "text": NOTHING_ANSWERS}] if unanswered else []
+    """No fault beside those that code has found, but that nothing answers the question where the report says so."""
+    draft = view.opening.rpartition("<draft>")[2].splitlines()
+    said = [line for line in draft if line == NOTHING_ANSWERS or line.endswith(PERHAPS_NOTHING)]
+    faults: list[JsonValue] = [{"kind": "uncovered", "text": line} for line in said[:1]]
     return Reply(calls=(call("review_report", faults=faults),))
 
 

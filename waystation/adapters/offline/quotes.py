@@ -33,6 +33,7 @@ TOGETHER = 1.0
 """What two words count that stand side by side in question and text: "total assets"."""
 TORN = 0.5
 """What a long quotation counts that begins or ends within a sentence, as where a page ends."""
+IN_PART = 0.9
 LONG = 80
 WRAPPED = 0.75
 """Of the longest line's length: where the next word would have fitted below that, a line was ended on purpose."""
@@ -69,6 +70,8 @@ _FIGURE = proven(r"^[$€£(+-]{0,3}\d[\d.,]{0,20}(?<![.,])[)%]{0,2}$")
 _PAGE_NUMBER = proven(
     r"^\W{0,3}(?:(?:page|seite|p\.) ?)?(?:[A-Z]-)?\d{1,4}(?: ?(?:of|/|von) ?\d{1,4})?\W{0,3}$", re.IGNORECASE
 )
+_PARTIAL = proven(r"[%]| [—–] ")
+"""In a row of a table that has shares, or nothing for a column: the row of the whole says more."""
 _COLUMN_SIGNS = frozenset("$€£%()—–-")
 _OPEN = "of the and or for to in a an by with und der die das von et de la y"
 _OPEN_WORDS = frozenset(_OPEN.split())
@@ -140,6 +143,10 @@ def strength(text: str, looked_for: Sequence[Concept]) -> float:
     the same concept add a quarter each, and its form.
     """
     present, said = stems_in(text), stems(text)
+    telling = [concept for concept in looked_for if concept.words and not concept.aside]
+    named = _named(header_of(text)[0], looked_for) >= NAMED_SHARE
+    if telling and not named and all(concept.stems.isdisjoint(present) for concept in telling):
+        return 0.0
     pairs = [*pairwise(said)]
     together = sum(
         TOGETHER * min(one.weight, other.weight)
@@ -213,6 +220,7 @@ def _form(text: str, looked_for: Sequence[Concept]) -> float:
     if named >= NAMED_SHARE:
         factor *= 1 + 2 * named
     elif _is_row(text):
+        factor *= IN_PART if _PARTIAL.search(text) else 1
         label_words = [word for word in words(text) if not word.isdecimal()]
         factor *= 1 + 2 * sum(stem(word) in wanted for word in label_words) / max(1, len(label_words))
     elif key and (_ENVELOPE.issuperset(keys) or (short and ("::" in key or len(own) == len(said)))):

@@ -19,12 +19,13 @@ from waystation.adapters.offline.language import (
     concepts,
     first_words,
     is_of_every_document,
+    sought,
     stem,
     stems_in,
     weighed,
     words,
 )
-from waystation.adapters.offline.plan import ANALYSIS_TITLE, NOTHING_ANSWERS
+from waystation.adapters.offline.plan import ANALYSIS_TITLE, NOTHING_ANSWERS, PERHAPS_NOTHING
 from waystation.adapters.offline.quotes import (
     CITED,
     QUOTED,
@@ -36,7 +37,7 @@ from waystation.adapters.offline.quotes import (
     strength,
 )
 from waystation.adapters.offline.replies import CALL_OVERHEAD, CHARACTERS_A_TOKEN, Call, Reply, call, finding
-from waystation.adapters.offline.research import EXCEPTIONS_TITLE
+from waystation.adapters.offline.research import EXCEPTIONS_TITLE, names_in
 from waystation.adapters.offline.view import Need, View
 from waystation.domain.details import counted
 from waystation.domain.value import Value
@@ -272,14 +273,21 @@ def _alike(entries: Iterable[Entry], looked_for: Sequence[Concept]) -> list[list
         value = entry_value(entry.quote, looked_for)
         alike = tuple(word for word in words(value) if stem(word) not in wanted) if value else ()
         groups.setdefault(alike or " ".join((entry.quote or entry.text).casefold().split()), []).append(entry)
-    return sorted(groups.values(), key=lambda group: -len(group))
+    return sorted(groups.values(), key=lambda group: -len({_name(entry) for entry in group}))
 
 
 def _shared_bullet(group: Sequence[Entry], looked_for: Sequence[Concept]) -> str:
-    """What they say in the words of the most, then who says it, with their own words where these differ."""
+    """What they say in the words of the most, then who says it, with their own words where these differ; of one
+    document, its words with their places.
+    """
     said = _most_say(group, looked_for)
-    own = {entry: _shown(entry, looked_for) for entry in sorted(group, key=_name)}
-    named = [_named(entry, "" if words == said else f' ("{words}")') for entry, words in own.items()]
+    cited: dict[tuple[str, str], list[str]] = {}
+    for entry in sorted(group, key=_name):
+        cited.setdefault((_name(entry), _shown(entry, looked_for)), []).extend(entry.citations)
+    if len({name for name, _ in cited}) == 1:
+        return "\n".join(f'- **{name}**: "{own}" {" ".join(places)}' for (name, own), places in cited.items())
+    own_words = {own: "" if own == said else f' ("{own}")' for _, own in cited}
+    named = [f"{name}{own_words[own]} {' '.join(places)}" for (name, own), places in cited.items()]
     return f'- "{said}": {", ".join(named)}'
 
 
@@ -292,8 +300,8 @@ def _shown(entry: Entry, looked_for: Sequence[Concept]) -> str:
     return entry_value(entry.quote, looked_for) or entry.quote or entry.text
 
 
-def _named(entry: Entry, said: str = "") -> str:
-    return f"{_name(entry)}{said} {' '.join(entry.citations)}".strip()
+def _named(entry: Entry) -> str:
+    return f"{_name(entry)} {' '.join(entry.citations)}".strip()
 
 
 def _said(entry: Entry) -> _Said:
@@ -332,14 +340,17 @@ def _summary(view: View, kept: set[str]) -> Iterator[str]:
     """Where the quotations are from, then of each topic what its section cannot show at a glance."""
     found = {need: _handed_in(view, need.step) for need in _sections(view)}
     claims = {_said(entry): entry for result in found.values() for entry in result.of("claim")}
-    if claims and not any(result.total is None or result.missing for result in found.values()):
-        documents = {place.document for entry in claims.values() for place in entry.places}
-        yield f"In the sections below: {counted(len(claims), 'quotation')} from {counted(len(documents), 'document')}."
-    elif not any(result.total is None or result.missing or result.of("conclusion") for result in found.values()):
+    unread = any(result.total is None or result.missing for result in found.values())
+    if not (unread or claims or any(result.of("conclusion") for result in found.values())):
         yield NOTHING_ANSWERS
     shares = [_share(view, need, entry) for need, result in found.items() for entry in result.of("claim")]
     if shares and max(shares) < HALF:
         yield NOTHING_CLOSE
+    elif claims and (unsaid := _unsaid_names(view, claims.values())):
+        yield f"No quotation says {' or '.join(unsaid)}: see whether they are about that."
+    if claims and not unread:
+        documents = {place.document for entry in claims.values() for place in entry.places}
+        yield f"In the sections below: {counted(len(claims), 'quotation')} from {counted(len(documents), 'document')}."
     concluded = [one for need in _summarised(view) for one in _handed_in(view, need.step).of("conclusion")]
     few = {need.title for need, result in found.items() if len(result.of("claim")) <= _FEW}
     for topic, entries in _by_topic(concluded).items():
@@ -356,15 +367,27 @@ def _summary(view: View, kept: set[str]) -> Iterator[str]:
 
 def _share(view: View, need: Need, entry: Entry) -> float:
     """Of what its step looks for, how much a quotation shows, with the name of its document."""
-    looked_for = concepts(need.title) or concepts(view.contract.question)
     said = stems_in(f"{entry.text} {_name(entry)}")
-    return sum(not concept.stems.isdisjoint(said) for concept in looked_for) / max(1, len(looked_for))
+    named = names_in(view.contract.question, [place.document for place in entry.places])
+    names = {stem(word) for words_of in named.values() for word in words_of}
+    every = concepts(need.title) or concepts(view.contract.question)
+    looked_for = [one for one in every if not one.aside and names.isdisjoint(one.stems)]
+    return sum(not one.stems.isdisjoint(said) for one in looked_for) / max(1, len(looked_for)) if looked_for else 1.0
+
+
+def _unsaid_names(view: View, claims: Iterable[Entry]) -> list[str]:
+    """The names in an English question, where no quotation says any of them, nor the name of any document."""
+    question = sought(view.contract.question)
+    told = " ".join([*(entry.text for entry in claims), *map(label, view.contract.documents)]).casefold()
+    names = [name for name in _NAME.findall(question) if _ENGLISH.search(question) and concepts(name)]
+    return [] if any(name.casefold() in told for name in names) else [*dict.fromkeys(names)]
 
 
 HALF = 0.5
-NOTHING_CLOSE = (
-    "No quotation has half of the words that were looked for: perhaps nothing in the documents answers the question."
-)
+NOTHING_CLOSE = f"No quotation has half of the words that were looked for: {PERHAPS_NOTHING}"
+_NAME = proven(r"(?<=[a-z,] )[A-Z][A-Za-z]{2,}\b")
+_ENGLISH = proven(r"\b(?:the|what|which|how|who|when|where|why|is|are|do|does|did|were)\b", re.IGNORECASE)
+"""Without such a word it may be German, which writes every noun as a name."""
 IN_THE_SECTIONS = "What was found, and what is missing, stands in the sections below."
 _QUOTED = "quoted documents"
 MOST_GROUPS = 6

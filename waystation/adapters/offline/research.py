@@ -7,7 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, zip_longest
 
 from pydantic import JsonValue
 
@@ -153,8 +153,12 @@ FEW = 5
 OPEN_QUESTIONS_CHARACTERS = 400
 """Room that a hand-in keeps for them."""
 EXCEPTIONS_TITLE = "Exceptions, limits and gaps"
-MOST_PLACES, MOST_OF_NAMED = 12, 4
+MOST_PLACES, MOST_OF_NAMED = 24, 4
 """Read of a document that the question names, and quoted of it."""
+MOST_NAMED = 3
+"""So many of the documents that the question names are searched by themselves."""
+TABLE_WORDS = ("consolidated", "statements", "millions")
+_OF_PART = "first_document", "last_document"
 NAMED = 2.0
 """What a quotation of it counts, beside one of another document."""
 _IN_NAME = proven(r"[^\W_]+")
@@ -218,6 +222,8 @@ class Researcher:
             return shared
         if must_hand_in or divided(self._view):
             return self._hand_in()
+        if not self._view.exchanges and not self._view.gap and (searches := self._named_searches()):
+            return Reply(text="I search the documents that the question names.", calls=searches)
         quoting = self._quoting()
         enough = len(self._noted) + len({str(made.input["document"]) for made in quoting}) >= self._enough
         reading = () if enough else self._reading()
@@ -286,12 +292,13 @@ class Researcher:
         """
         found: dict[str, LineRange] = {}
         named: dict[str, list[LineRange]] = {name: [] for name in self._named}
-        for search in self._view.calls("search_documents"):
-            for hit in hits(search.result):
-                if len(known := named.get(hit.document, [])) < MOST_PLACES and hit not in known:
-                    known.append(hit)
-                if hit.document not in named:
-                    found.setdefault(hit.document, hit)
+        searches = [hits(search.result) for search in self._view.calls("search_documents")]
+        # The best hits of each search come before the next ones of any.
+        for hit in (hit for rank in zip_longest(*searches) for hit in rank if hit is not None):
+            if len(known := named.get(hit.document, [])) < MOST_PLACES and hit not in known:
+                known.append(hit)
+            if hit.document not in named:
+                found.setdefault(hit.document, hit)
         for several in named.values():
             for hit in several:
                 yield from self._around(hit)
@@ -309,41 +316,51 @@ class Researcher:
             first = max(HEAD_LINES + 1 if self._beginnings else 1, hit.first_line - LINES_BEFORE)
             yield LineRange(document=hit.document, first_line=first, last_line=hit.last_line + after)
 
+    def _named_searches(self) -> tuple[Call, ...]:
+        """Searches in each of the documents that are named: among all, the others would have most of the passages.
+
+        Figures stand in tables, so where one is asked for the words around tables are searched for, too.
+        """
+        documents = self._view.contract.documents
+        own, related = self._search_words()
+        tables = [*own, *TABLE_WORDS] if any(not one.words for one in self._looked_for) else []
+        return tuple(
+            call("search_documents", query=" ".join(query), limit=MOST_PLACES, first_document=at, last_document=at)
+            for at in [documents.index(name) + 1 for name in self._named][:MOST_NAMED]
+            for query in (own, tables, related[:WORDS_A_QUERY])
+            if query
+        )
+
     def _searching(self) -> Call | None:
         """The next search that was not made yet."""
-        made = {exchange.text("query") for exchange in self._view.calls("search_documents")}
-        query = next((query for query in self._queries() if query not in made), None)
+        made = [search.input for search in self._view.calls("search_documents")]
+        contract = self._view.contract
+        own: dict[str, JsonValue] = {}
+        if contract.last_document is not None:
+            own = dict(zip(_OF_PART, (contract.first_document, contract.last_document), strict=True))
+        asked = [given.get("query") for given in made if all(given.get(key) == own.get(key) for key in _OF_PART)]
+        query = next((query for query in self._queries() if query not in asked), None)
         if query is None:
             return None
         # What is noted comes up again, so a search that is to bring something new has to look beyond that.
         frugal = min(SEARCH_LIMIT, FRUGAL_SEARCH_LIMIT + len(self._noted))
         limit = frugal if self._frugal else SEARCH_LIMIT
-        return call("search_documents", query=query, limit=limit, **self._own_documents)
-
-    @property
-    def _own_documents(self) -> dict[str, JsonValue]:
-        contract = self._view.contract
-        if contract.last_document is None:
-            return {}
-        return {"first_document": contract.first_document, "last_document": contract.last_document}
+        return call("search_documents", query=query, limit=limit, **own)
 
     def _queries(self) -> list[str]:
         """What is looked for in its own words, then in related words, then in the words of title and question."""
-        telling = [one for one in self._told_by_text if one.weight > ASIDE] or self._looked_for
-        own = [word for concept in telling for word in concept.words[:1]]
-        related = [word for concept in self._looked_for for word in concept.words[1:]]
+        own, related = self._search_words()
         context = words(sought(f"{self._view.contract.title} {self._view.contract.question}"))
         pool = list(dict.fromkeys([*own, *related]))
         context = [word for word in dict.fromkeys(context) if word not in STOP_WORDS and word not in pool]
-        begin = len(own) if self._named else 0
-        lots = [pool[at : at + WORDS_A_QUERY] for at in range(begin, len(pool), WORDS_A_QUERY)]
-        parts = (part for name in self._named for part in _IN_NAME.findall(label(name).casefold()))
-        called = dict.fromkeys(part for part in parts if part in self._names)
-        return [
-            " ".join([*called, *lot])
-            for lot in [own[:begin], *lots[: MOST_SEARCHES - 1], context[:WORDS_A_QUERY]]
-            if lot
-        ]
+        lots = [pool[at : at + WORDS_A_QUERY] for at in range(0, len(pool), WORDS_A_QUERY)]
+        return [" ".join(lot) for lot in [*lots[:MOST_SEARCHES], context[:WORDS_A_QUERY]] if lot]
+
+    def _search_words(self) -> tuple[list[str], list[str]]:
+        """What is looked for, and the words that stand for the same."""
+        telling = [concept for concept in self._told_by_text if concept.weight > ASIDE]
+        own = [word for concept in telling for word in concept.words[:1]]
+        return own, [word for concept in telling for word in concept.words[1:]]
 
     @property
     def _frugal(self) -> bool:

@@ -1,8 +1,6 @@
 """The offline model as an HTTP transport: the SDK's client, and so our adapter, talk to it without any network.
 
 The offline model: decides by the tools on offer which work a request asks for, and has it done.
-
-Answers without tools: the sentences of the given text that say most about what is asked.
 """
 
 import asyncio
@@ -14,9 +12,7 @@ import httpx2
 from pydantic import JsonValue
 
 from waystation.adapters.anthropic.sse import events
-from waystation.adapters.offline.language import concepts, sentences
 from waystation.adapters.offline.plan import plan, review, revision
-from waystation.adapters.offline.quotes import strength
 from waystation.adapters.offline.replies import PromptCache, Reply, fitted, input_tokens, message
 from waystation.adapters.offline.report import analysis, writing_turn
 from waystation.adapters.offline.research import research
@@ -33,23 +29,7 @@ from waystation.adapters.offline.wire import (
     parsed,
 )
 
-MOST_SENTENCES = 4
-PREFACE = "No LLM wrote this; these sentences of the given text match the request best:"
-_NOTHING = "No LLM is configured, and the given text has no sentence that matches the request."
-
-
-def answer(prompt: str) -> Reply:
-    """An extractive answer. What is asked is the last question in the text, or else its last sentence."""
-    told = sentences(prompt)
-    asked = next((sentence for sentence in reversed(told) if sentence.endswith(("?", "？"))), told[-1] if told else "")
-    looked_for = concepts(asked)
-    scored = [(strength(sentence, looked_for), sentence) for sentence in dict.fromkeys(told) if sentence != asked]
-    best = sorted((item for item in scored if item[0] > 0), key=lambda item: -item[0])[:MOST_SENTENCES]
-    if not best:
-        return Reply(text=_NOTHING)
-    chosen = {sentence for _, sentence in best}
-    return Reply(text="\n".join([PREFACE, *(f"- {sentence}" for _, sentence in scored if sentence in chosen)]))
-
+WITHOUT_WORK = "No LLM is configured, and the built-in model has nothing to say without the tools of an agent."
 
 _WORK = {
     "submit_plan": plan,
@@ -80,11 +60,11 @@ def _reply(request: MessagesRequest) -> Reply:
     for name, work in _WORK.items():
         if name in offered:
             return work(view_of(request))
-    prompt = "\n".join(block.text for block in request.messages[-1].content if isinstance(block, TextBlock))
     told = "\n".join(block.text for block in request.system)
     if _CONDENSING in told:
+        prompt = "\n".join(block.text for block in request.messages[-1].content if isinstance(block, TextBlock))
         return condensed(prompt, request.max_tokens, snapshot=_SNAPSHOT in told)
-    return answer(prompt)
+    return Reply(text=WITHOUT_WORK)
 
 
 _MODEL: dict[str, JsonValue] = {

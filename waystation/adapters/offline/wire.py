@@ -5,7 +5,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, TypeAdapter, ValidationError
 
-from waystation.domain.models import LEAST_THINKING, OFFLINE_MODEL
+from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.transcript import RedactedThinking, Text, Thinking, ToolResult, ToolUse
 from waystation.domain.value import Value
 
@@ -139,11 +139,6 @@ class CountRequest(Markable):
         return self.tool_choice is not None and self.tool_choice.type in ("any", "tool")
 
     @property
-    def thinks(self) -> bool:
-        """Whether the model is asked to think."""
-        return self.thinking is not None and self.thinking.type != "disabled"
-
-    @property
     def forced_tool(self) -> str | None:
         """The one tool that the reply must call."""
         return self.tool_choice.name if self.tool_choice is not None else None
@@ -183,10 +178,11 @@ def _check(request: CountRequest) -> None:
 
 
 def documented_faults(request: CountRequest) -> Iterator[str]:
-    """All that the protocol documents as an error of a request whose parts have the right shape."""
+    """What the protocol documents as an error of a request whose parts have the right shape. This model never thinks:
+    of thinking there is nothing here.
+    """
     yield from _message_faults(request)
     yield from _tool_faults(request)
-    yield from _thinking_faults(request)
 
 
 def _message_faults(request: CountRequest) -> Iterator[str]:
@@ -198,7 +194,7 @@ def _message_faults(request: CountRequest) -> Iterator[str]:
     if len(ids) != len(set(ids)):
         yield "messages: `tool_use` ids must be unique"
     open_calls: list[str] = []
-    for index, message in enumerate(_merged(request.messages)):
+    for index, message in enumerate(merged(request.messages)):
         yield from _pairing_faults(index, message, open_calls)
         open_calls = [call.id for call in message.calls]
 
@@ -222,7 +218,7 @@ def _pairing_faults(index: int, message: WireMessage, open_calls: list[str]) -> 
         yield f"messages.{index}: `tool_result` blocks must come before other content"
 
 
-def _merged(messages: tuple[WireMessage, ...]) -> Iterator[WireMessage]:
+def merged(messages: tuple[WireMessage, ...]) -> Iterator[WireMessage]:
     """Messages of one role in a row count as one, as the protocol has it."""
     current = messages[0]
     for message in messages[1:]:
@@ -247,32 +243,3 @@ def _tool_faults(request: CountRequest) -> Iterator[str]:
     marked = sum(part.cache_control is not None for part in (request, *request.system, *request.tools, *blocks))
     if marked > MAX_CACHE_MARKS:
         yield f"a maximum of {MAX_CACHE_MARKS} blocks with cache_control may be provided, found {marked}"
-
-
-def _thinking_faults(request: CountRequest) -> Iterator[str]:
-    if request.forces and request.thinks:
-        yield "thinking may not be enabled when tool_choice forces tool use"
-    if request.thinking is not None:
-        yield from _budget_faults(request.thinking, request)
-    for index, message in enumerate(request.messages):
-        if message.role == "assistant" and isinstance(message.content[-1], ThinkingBlock | RedactedThinkingBlock):
-            yield f"messages.{index}: the final block in an assistant message cannot be thinking"
-    if request.thinking is None or request.thinking.type != "enabled":
-        return
-    last = next((message for message in reversed([*_merged(request.messages)]) if message.role == "assistant"), None)
-    if last is not None and last.calls and not isinstance(last.content[0], ThinkingBlock | RedactedThinkingBlock):
-        yield "messages: expected thinking or redacted_thinking: the reply whose calls are open must begin with it"
-
-
-def _budget_faults(thinking: ThinkingChoice, request: CountRequest) -> Iterator[str]:
-    longest = request.max_tokens if isinstance(request, MessagesRequest) else None
-    match thinking.type, thinking.budget_tokens:
-        case "enabled", None:
-            yield "thinking.budget_tokens: field required"
-        case "enabled", int(tokens):
-            if tokens < LEAST_THINKING or (longest is not None and tokens >= longest):
-                yield f"thinking.budget_tokens: it must be {LEAST_THINKING:,} or more, and less than max_tokens"
-        case _, int():
-            yield "thinking.budget_tokens: extra inputs are not permitted"
-        case _:
-            pass
