@@ -202,7 +202,7 @@ async def test_a_session_that_was_terminated_keeps_its_limit_and_what_it_has_spe
         await counter.submit()
         await counter.task().result()
         await counter.session.terminate()
-        with pytest.raises(BadInput, match="is left"):
+        with pytest.raises(BadInput, match="51,900 of 60,000 tokens left"):
             await counter.submit(request("second"), under=terms(budget=60_000))
         assert await account(counter) == Account(limit=limit, spent=Amount(tokens=WORK_TOKENS))
 
