@@ -68,7 +68,7 @@ def refusal(body: Body, beta: str = "") -> str:
 
 def unknown_fields(body: Body) -> Iterator[str]:
     """A fault for each field that the API does not have."""
-    for name in body.keys() - FIELDS:
+    for name in sorted(body.keys() - FIELDS):
         yield f"{name}: extra inputs are not permitted"
 
 

@@ -15,7 +15,7 @@ from waystation.domain.amount import Amount
 from waystation.domain.errors import BadInput
 from waystation.domain.leg import RunRef
 from waystation.domain.progress import Days, SpentLine
-from waystation.domain.task import TaskRow, reader_of
+from waystation.domain.task import TaskPhase, TaskRow, reader_of
 from waystation.domain.transcript import Charge, Fence
 
 MIDNIGHT = datetime(2026, 11, 22, tzinfo=UTC)
@@ -112,6 +112,16 @@ async def test_sessions_come_with_the_newest_first_and_what_their_tasks_spent(st
     assert await store.sessions(MINE, 0, 1) == (spring,)
     assert await store.sessions(MINE, 1, 10) == (autumn,)
     assert await store.sessions(MINE, 2, 10) == ()
+
+
+async def test_tasks_that_their_session_refused_are_counted_apart_from_others_that_ended(store: SqlStore) -> None:
+    kept, _ = await begun(store, "done", ("w", "writing"), session="S")
+    early, _ = await begun(store, "early", session="S")
+    refused, _ = await begun(store, "refused", session="S")
+    for task, phase in ((kept, TaskPhase.DONE), (early, TaskPhase.FAILED), (refused, TaskPhase.REFUSED)):
+        await store.finish(task.ref.task_id, task.progress_in(phase))
+    (session,) = await store.sessions(MINE, 0, 10)
+    assert (session.tasks, session.refused) == (2, 1)
 
 
 async def test_charges_of_all_days_are_read_as_they_lie(tmp_path: Path) -> None:

@@ -239,7 +239,7 @@ def test_a_task_that_does_not_fit_is_told_what_would(limit: Limit, asked: Amount
     assert words.endswith("raise the session's limit with `waystation session set SESSION --budget AMOUNT`")
 
 
-def test_what_is_held_for_other_tasks_is_said_to_whoever_finds_nothing_left() -> None:
+def test_a_refusal_for_lack_of_budget_names_what_is_held_for_other_tasks() -> None:
     account = Account(limit=Limit(tokens=200_000), spent=Amount(tokens=8_731)).reserve("t", Amount(tokens=160_000))
     assert session.overdrawn_text(account, Amount(tokens=70_000)).startswith(
         "the session has 31,269 of 200,000 tokens left, and the task asks for 70,000 tokens; 160,000 tokens held "

@@ -296,7 +296,7 @@ async def test_a_task_that_does_not_fit_the_session_is_refused_with_both_numbers
         assert (await counter.task().result()).notes == ()
 
 
-async def test_a_refusal_is_kept_before_whoever_submitted_hears_of_it(
+async def test_a_refusal_is_stored_before_the_client_hears_of_it(
     server: Client, tmp_path: Path, redactor: PresidioRedactor
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:

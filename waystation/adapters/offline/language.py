@@ -234,7 +234,7 @@ def concepts(text: str) -> tuple[Concept, ...]:
             found.setdefault(min(concept.stems), concept._replace(weight=ASIDE, aside=True) if aside else concept)
     for pattern, name in _INTENTS:
         if pattern.search(text):
-            # Whoever is asked for, a sentence that only says "owner" is about nothing else in the question.
+            # A question for a person is not answered by a sentence that shares only the word "owner" with it.
             concept = _concept(*name.split())._replace(aside=name == "author")
             found.setdefault(min(concept.stems), concept)
     if all(concept.aside for concept in found.values()):

@@ -114,7 +114,7 @@ def revision(view: View) -> Reply:
 
 
 def review(view: View) -> Reply:
-    """No fault beside those that code has found, but that nothing answers the question where the report says so."""
+    """Adds no fault to those that code has found, except that nothing answers the question if the report says so."""
     draft = view.opening.rpartition("<draft>")[2].splitlines()
     said = [line for line in draft if line == NOTHING_ANSWERS or line.endswith(PERHAPS_NOTHING)]
     faults: list[JsonValue] = [{"kind": "uncovered", "text": line} for line in said[:1]]

@@ -160,7 +160,7 @@ MOST_NAMED = 3
 TABLE_WORDS = ("consolidated", "statements", "millions")
 _OF_PART = "first_document", "last_document"
 NAMED = 2.0
-"""What a quotation of it counts, beside one of another document."""
+"""The weight of a quotation of it, relative to one of another document."""
 _IN_NAME = proven(r"[^\W_]+")
 NOTHING_MATCHED = "Nothing in the documents matched: "
 """So an open question begins where nothing was found."""

@@ -323,10 +323,8 @@ class PresidioSearch:
             for name in self._people_and_places(part.searched, candidates):
                 if " " not in text[name.start : name.end]:
                     continue
-                for one in same:
+                for one in same if name.type == "PERSON" else [one for one in same if one.is_file]:
                     found = _of_quoted(name, one.reading)
-                    if not (one.is_file or name.type == "PERSON"):
-                        continue
                     if not searched.kept.cover_joined(found, in_file_name=one.is_file):
                         names.append(found)
         return [one for one in names if not self._allows(searched, one)]

@@ -14,7 +14,20 @@ from datetime import date, datetime
 from typing import Any
 
 from pydantic_core import from_json
-from sqlalchemy import ColumnElement, Label, Row, RowMapping, Select, Table, func, insert, literal, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Label,
+    Row,
+    RowMapping,
+    Select,
+    Table,
+    exists,
+    func,
+    insert,
+    literal,
+    select,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import (
@@ -326,8 +339,10 @@ async def _session(connection: AsyncConnection, newest: TaskRow, reader: Reader)
     whole = OfSession(tenant=newest.ref.tenant, session=newest.ref.session)
     of_tasks, of_runs = [(owned(table, whole), owned(table, reader)) for table in (tasks, runs)]
     known = await bodies(connection, select(tasks.c.task_id, tasks.c.terms).where(*of_tasks))
-    over = select(tasks.c.progress, tasks.c.terms).where(*of_tasks, tasks.c.ended_at.is_not(None))
-    refused = sum(_is_refused(body) for body in await bodies(connection, over.where(tasks.c.progress.is_not(None))))
+    # A refused task never had an agent run: the progress of all others, which may be large, is not read.
+    never_ran = ~exists().where(runs.c.task_id == tasks.c.task_id)
+    ended = select(tasks.c.progress, tasks.c.terms).where(*of_tasks, tasks.c.ended_at.is_not(None), never_ran)
+    refused = sum(_is_refused(body) for body in await bodies(connection, ended.where(tasks.c.progress.is_not(None))))
     kept = select(sessions.c.state).where(sessions.c.tenant == whole.tenant, sessions.c.session == whole.session)
     state = (await connection.execute(kept)).scalar_one_or_none()
     account = (SessionState() if state is None else SessionState.model_validate_json(state)).account
