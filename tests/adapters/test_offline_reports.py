@@ -164,12 +164,21 @@ async def test_what_says_how_to_answer_is_not_looked_for(model: AnthropicModel, 
 
 
 async def test_a_named_document_is_searched_by_itself(model: AnthropicModel) -> None:
-    paragraph = "The net income attributable to shareholders is of interest to all who own shares. " * 3
+    paragraph = "The net income of Beta attributable to shareholders is of interest to all who own its shares. " * 9
     others = {f"OTHER{at}_2020.txt": "\n\n".join([paragraph] * 20) for at in range(8)}
     own = "\n\n".join(["It sails round the world."] * 60 + ["Net income 3,033 10,073", "It sails on."])
     team = Team(model, World(others | {"BETA_2020.txt": own}))
     await team.work("What was the net income of Beta attributable to shareholders?")
     assert '"Net income 3,033 10,073"' in team.world.report.sections[0].markdown.splitlines()[0]
+
+
+@pytest.mark.parametrize("table", ["Consolidated statements (millions)\nRevenue 3,033 73", "Total revenue 3,033 73"])
+async def test_where_a_figure_is_asked_for_tables_are_searched_for(model: AnthropicModel, table: str) -> None:
+    talk = "\n\n".join(f"Revenue of the {at}th kind is revenue, and revenue it stays." for at in range(400))
+    texts = {"BETA_2020.txt": f"{talk}\n\n{'It sails on. ' * 80}\n\n{table}", "a.txt": "Sea.", "b.txt": "Sea."}
+    team = Team(model, World(texts))
+    await team.work("What was the revenue of Beta?")
+    assert "3,033 73" in team.world.report.sections[0].markdown.splitlines()[0]
 
 
 async def test_the_row_of_the_whole_comes_before_shares_and_parts_and_a_heading_with_the_year_is_none(

@@ -23,8 +23,8 @@ _STOP_WORDS = """
 a about above according after again all also am among an and any are as ask asked at be because been before being
 between both but by can carry carries could contain contains describe did do does doing down during each either else
 every explain few find for from further give given goal had has have having he her here hers him his how i if in into
-is it its just let list may me might more most much must my need needs neither no nor not of off on once one only or
-other our out over own passage passages question same say says see shall she should show so some state such tell than
+is it its just let list many may me might more most much must my need needs neither no nor not of off on once one only
+or other our out over own passage passages question same say says see shall she should show so some state such tell than
 that the their them then there these they this those through to too under until up upon us use used uses using very
 was we were what when where whether which while who whom whose why will with would you your answer answers direct
 directly document documents evidence aber als auf aus bei das dem den der des die ein eine einen einer es für gegen

@@ -153,11 +153,11 @@ FEW = 5
 OPEN_QUESTIONS_CHARACTERS = 400
 """Room that a hand-in keeps for them."""
 EXCEPTIONS_TITLE = "Exceptions, limits and gaps"
-MOST_PLACES, MOST_OF_NAMED = 24, 4
+MOST_PLACES, MOST_OF_NAMED = 32, 4
 """Read of a document that the question names, and quoted of it."""
 MOST_NAMED = 3
 """So many of the documents that the question names are searched by themselves."""
-TABLE_WORDS = ("consolidated", "statements", "millions")
+TABLE_WORDS = (("consolidated", "statements", "millions"), ("total",))
 _OF_PART = "first_document", "last_document"
 NAMED = 2.0
 """The weight of a quotation of it, relative to one of another document."""
@@ -323,11 +323,11 @@ class Researcher:
         """
         documents = self._view.contract.documents
         own, related = self._search_words()
-        tables = [*own, *TABLE_WORDS] if any(not one.words for one in self._looked_for) else []
+        tables = TABLE_WORDS if any(not one.words for one in self._looked_for) else ()
         return tuple(
             call("search_documents", query=" ".join(query), limit=MOST_PLACES, first_document=at, last_document=at)
             for at in [documents.index(name) + 1 for name in self._named][:MOST_NAMED]
-            for query in (own, tables, related[:WORDS_A_QUERY])
+            for query in (own, *([*own, *more] for more in tables), related[:WORDS_A_QUERY])
             if query
         )
 
