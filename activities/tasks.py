@@ -72,24 +72,25 @@ class PlanningActivities:
     @activity.defn(name="AdmitTask")
     async def admit(self, ref: TaskRef) -> Admitted:
         """What the workflows may know of a task: its terms, and its question redacted and shortened."""
-        with reported():
-            store_id = await self._store.store_id()
-            if store_id != ref.store_id:
-                raise WrongStore(ref.store_id, store_id)
-            row = await without_refusal(self._store, await self._store.task(ref.task_id, ref.reader))
-            title = row.title or await self._title(row.request.question, ref.tenant)
-            await self._store.admit(ref.task_id, title)
-            ended = row.progress if row.progress is not None and row.progress.phase.over else None
-            return Admitted(
-                ref=ref,
-                terms=row.terms,
-                title=title,
-                documents=len(await self._store.documents(ref.task_id, ref.reader)),
-                finished=ended is not None,
-                forked=row.request.forked_from is not None,
-                budget=ended.budget if ended is not None else None,
-                **self._equipment.model_dump(),
-            )
+        async with beating():
+            with reported():
+                store_id = await self._store.store_id()
+                if store_id != ref.store_id:
+                    raise WrongStore(ref.store_id, store_id)
+                row = await without_refusal(self._store, await self._store.task(ref.task_id, ref.reader))
+                title = row.title or await self._title(row.request.question, ref.tenant)
+                await self._store.admit(ref.task_id, title)
+                ended = row.progress if row.progress is not None and row.progress.phase.over else None
+                return Admitted(
+                    ref=ref,
+                    terms=row.terms,
+                    title=title,
+                    documents=len(await self._store.documents(ref.task_id, ref.reader)),
+                    finished=ended is not None,
+                    forked=row.request.forked_from is not None,
+                    budget=ended.budget if ended is not None else None,
+                    **self._equipment.model_dump(),
+                )
 
     @activity.defn(name="PlanTask")
     async def plan(self, request: PlanRequest) -> PlanMade:

@@ -45,9 +45,12 @@ REPORT: ActivityConfig = {
     "heartbeat_timeout": HEARTBEAT,
 }
 """The same: the names of all documents may have to be redacted first, and all that is cited."""
+ACCOUNT: ActivityConfig = {**SHORT, "start_to_close_timeout": timedelta(seconds=20)}
+"""Reading and writing a session's account, for which all who submit wait: where a worker dies in between, not long."""
 ADMISSION = ActivityConfig(
     task_queue=CONTEXT_QUEUE,
     start_to_close_timeout=timedelta(minutes=2),
+    heartbeat_timeout=HEARTBEAT,
     retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=500), maximum_interval=timedelta(seconds=10)),
 )
 NOTICE = ActivityConfig(

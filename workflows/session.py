@@ -37,7 +37,7 @@ from waystation.domain.session import (
 from waystation.domain.signals import UNSEALED, is_sealed, read, whole
 from waystation.domain.task import TaskRef
 from workflows.board import first_attributes
-from workflows.options import ADMISSION, RECONCILE, RECONCILIATION, SHORT, named
+from workflows.options import ACCOUNT, ADMISSION, RECONCILE, RECONCILIATION, named
 from workflows.task import TaskWorkflow
 
 CONTINUES = "the session continues as new: send it again"
@@ -247,7 +247,7 @@ class SessionWorkflow:
     async def _load(self) -> None:
         """Go on from what the store has. Messages wait until then."""
         stored = await workflow.execute_activity_method(
-            SessionActivities.take_over, self._key, **named(SHORT, "read the session's account")
+            SessionActivities.take_over, self._key, **named(ACCOUNT, "read the session's account")
         )
         sealed = self._state.sealed or stored.state.sealed
         self._state = stored.state.replace(sealed=sealed)
@@ -260,7 +260,7 @@ class SessionWorkflow:
             version = self._version
             stored = StoredSession(epoch=self._epoch, version=version, state=self._state)
             saved = await workflow.execute_activity_method(
-                SessionActivities.save, SaveSession(key=self._key, stored=stored), **named(SHORT, "save the account")
+                SessionActivities.save, SaveSession(key=self._key, stored=stored), **named(ACCOUNT, "save the account")
             )
             if saved:
                 self._saved = version
@@ -347,7 +347,7 @@ async def keep_refusal(ref: TaskRef, reason: str) -> None:
     await workflow.execute_activity_method(
         SessionActivities.refuse,
         session.RefusedTask(ref=ref, reason=reason),
-        **named(SHORT, "keep why a task was refused"),
+        **named(ACCOUNT, "keep why a task was refused"),
     )
 
 

@@ -207,7 +207,7 @@ _NOTHING_ACCEPTED: Mapping[RPCStatusCode, str] = {
 """With these an update was certainly not accepted, and why."""
 _ACCEPTED_AND_ENDED = "AcceptedUpdateCompletedWorkflow"
 """What the server calls the failure of an update that was accepted by a workflow that has ended without an answer."""
-_FIRST_PAUSE, _LAST_PAUSE = 0.1, 2.0
+_FIRST_PAUSE, _LAST_PAUSE = 0.1, 8.0
 """Seconds between two attempts at an update."""
 
 
