@@ -26,6 +26,7 @@ from waystation.domain.errors import (
     ReplyUnfit,
     SpendingLimitReached,
 )
+from waystation.network import why_broken
 from waystation.patterns import proven
 
 CONNECT_SECONDS = 10.0
@@ -305,8 +306,7 @@ def broken(cause: BaseException) -> ModelError:
         return ModelUnavailable("the provider did not answer in time", possibly_billed=sent)
     if isinstance(cause, UnfitBody):
         return ReplyUnfit(str(cause))
-    named = f"the connection to the provider failed ({type(cause).__name__})"
-    return ModelUnavailable(named, possibly_billed=sent)
+    return ModelUnavailable(f"the connection to the provider failed: {why_broken(cause)}", possibly_billed=sent)
 
 
 def _seconds(error: httpx2.ReadTimeout) -> str:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from pydantic import JsonValue
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError, is_cancelled_exception
 
 from activities.agents import LEGS, ContextActivities
 from activities.bookkeeping import LedgerActivities
@@ -100,9 +100,7 @@ class AgentWork:
 def cause_of(error: ActivityError | ApplicationError) -> str:
     """Why an activity failed, or could not be scheduled, as its error says: our errors hold values, never content."""
     cause = error if isinstance(error, ApplicationError) else error.cause
-    if isinstance(cause, ApplicationError):
-        return f"{cause.type}: {cause.message}"
-    return type(cause).__name__ if cause is not None else "the activity failed"
+    return (cause.message if isinstance(cause, FailureError) else "") or "the activity failed"
 
 
 class SubagentStart(Value):

@@ -172,13 +172,13 @@ async def test_a_stream_without_a_stop_reason_never_becomes_a_reply() -> None:
 async def test_a_connection_that_breaks_inside_a_stream_is_unavailable() -> None:
     error = await error_of(dropped(MESSAGE))
     assert isinstance(error, ModelUnavailable)
-    assert str(error) == "the connection to the provider failed (ReadError)"
+    assert str(error) == "the connection to the provider failed: it broke while the answer was read"
 
 
 async def test_no_connection_at_all_is_unavailable() -> None:
     error = await error_of(httpx2.ConnectError("refused"))
     assert isinstance(error, ModelUnavailable)
-    assert str(error) == "the connection to the provider failed (ConnectError)"
+    assert str(error) == "the connection to the provider failed: nothing could be reached there"
 
 
 async def test_a_time_out_is_unavailable() -> None:

@@ -210,7 +210,7 @@ async def test_a_server_that_hangs_is_given_up_and_one_that_is_not_there_is_a_fa
     async with running_webhook(HANG) as server, posting(server, patience_s=2) as hook:
         assert await failure(hook) == "compaction_after (127.0.0.1) did not answer within 2 s"
     async with posting(WebhookServer([], f"http://127.0.0.1:{free_port()}/{SECRET}")) as hook:
-        assert await failure(hook) == "the connection to compaction_after (127.0.0.1) failed (ConnectError)"
+        assert await failure(hook) == "the connection to compaction_after (127.0.0.1) failed: nothing listens there"
 
 
 @pytest.mark.parametrize("answers", [(Answer(),), (Answer(500),), (Answer(302, {"Location": "/"}),), (HANG,)])

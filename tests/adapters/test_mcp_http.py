@@ -90,7 +90,7 @@ async def test_a_server_that_was_started_anew_is_connected_anew(
 async def test_a_server_that_nobody_runs_is_hidden_with_the_reason(tmp_path: Path) -> None:
     async with aclosing(opened(tmp_path, web={"url": f"http://127.0.0.1:{free_port()}/mcp"})) as servers:
         (hidden,) = (await servers.tools()).hidden
-    assert hidden.reason == "the tool server web cannot be reached (ConnectError)"
+    assert hidden.reason == "the tool server web cannot be reached: nothing listens there"
 
 
 @asynccontextmanager
@@ -130,7 +130,7 @@ async def test_a_packed_answer_is_not_unpacked(tmp_path: Path) -> None:
 
     async with answering(answer) as entry, aclosing(opened(tmp_path, web=entry)) as servers:
         (hidden,) = (await servers.tools()).hidden
-    assert hidden.reason == "the tool server web cannot be reached (DecodingError)"
+    assert hidden.reason == "the tool server web cannot be reached: its answer cannot be unpacked"
 
 
 class OldServer:

@@ -103,7 +103,7 @@ async def test_a_refused_connection_is_worth_another_attempt() -> None:
     async with webhook_to(nowhere) as webhook:
         with pytest.raises(WebhookUnavailable) as failed:
             await webhook.send(ASKED, None)
-    assert str(failed.value) == snapshot("the connection to the webhook at 127.0.0.1 failed (ConnectError)")
+    assert str(failed.value) == snapshot("the connection to the webhook at 127.0.0.1 failed: nothing listens there")
 
 
 @pytest.mark.parametrize(

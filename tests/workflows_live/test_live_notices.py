@@ -301,7 +301,7 @@ async def test_a_failed_task_is_told_with_the_reason(
         await ended(server, ids(counter, "failed"))
     told = payload(webhook.taken[-1])
     assert (told["event"], told["phase"]) == ("task_failed", "failed")
-    assert told["reason"] == "ModelRejected: there is no such model"
+    assert told["reason"] == "there is no such model"
 
 
 async def test_a_task_whose_end_cannot_be_stored_is_told_as_failed(

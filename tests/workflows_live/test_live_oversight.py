@@ -181,8 +181,8 @@ async def test_a_model_that_fails_for_good_fails_no_task(
         ended, _ = await done(counter)
     assert ended.phase is TaskPhase.DONE
     assert ended.notes == (
-        "The plan could not be revised (ModelRejected: no such model); it was kept as it was.",
-        "The report could not be reviewed (ModelRejected: no such model).",
+        "The plan could not be revised (no such model); it was kept as it was.",
+        "The report could not be reviewed (no such model).",
     )
 
 

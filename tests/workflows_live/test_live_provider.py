@@ -172,8 +172,8 @@ async def test_what_another_attempt_cannot_change_is_asked_once_and_the_agent_de
     assert progress.phase is TaskPhase.PARTIAL
     assert [(step.state, step.reason.partition(" (status")[0]) for step in progress.steps] == [
         ("partial", "KeyRefused: the API key was not accepted"),
-        ("partial", "ModelRejected: the request is too large"),
-        ("partial", "ModelRejected: the request was refused"),
+        ("partial", "the request is too large"),
+        ("partial", "the request was refused"),
         ("partial", "KeyRefused: the API key may not do this"),
     ]
     assert [provider.asked[call] for call in failing] == [1, 1, 1, 1]

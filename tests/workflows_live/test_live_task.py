@@ -254,11 +254,11 @@ async def test_a_model_that_rejects_the_planning_fails_the_task_with_the_cause(
             await counter.task().result()
         progress = (await counter.store.task(admission.task_id, ANYONE)).progress
     assert isinstance(failed.value.cause, ApplicationError)
-    assert failed.value.cause.message == "ModelRejected: the provider does not accept this key"
+    assert failed.value.cause.message == "the provider does not accept this key"
     assert crew.calls == [Call("plan", 1)]
     assert progress is not None
     assert progress.phase is TaskPhase.FAILED
-    assert progress.notes == ("ModelRejected: the provider does not accept this key",)
+    assert progress.notes == ("the provider does not accept this key",)
     assert progress.totals.spent == Amount()
     assert [entry.getMessage() for entry in caplog.records if entry.levelname == "ERROR"] == []
 

@@ -32,6 +32,7 @@ from waystation.domain import notices
 from waystation.domain.compaction.outcome import CompactionEvent
 from waystation.domain.errors import BadInput, HookFailed, WebhookRefused, WebhookUnavailable
 from waystation.domain.notices import Notice
+from waystation.network import why_broken
 
 
 class PrivateAddress:
@@ -94,7 +95,7 @@ class PostedHook:
         except TimeoutError:
             raise HookFailed(f"{self._name} did not answer within {self._patience_s:g} s") from None
         except httpx2.HTTPError as error:
-            raise HookFailed(f"the connection to {self._name} failed ({type(error).__name__})") from None
+            raise HookFailed(f"the connection to {self._name} failed: {why_broken(error)}") from None
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -130,7 +131,7 @@ class Webhook:
         except TimeoutError:
             raise WebhookUnavailable(f"{self.name} did not answer within {self._patience_s:g} s") from None
         except httpx2.HTTPError as error:
-            raise WebhookUnavailable(f"the connection to {self.name} failed ({type(error).__name__})") from None
+            raise WebhookUnavailable(f"the connection to {self.name} failed: {why_broken(error)}") from None
 
     async def aclose(self) -> None:
         """Close the connections."""

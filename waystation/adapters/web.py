@@ -28,6 +28,7 @@ from yarl import URL
 from waystation.domain.errors import WebRefused, WebUnavailable
 from waystation.domain.value import Value
 from waystation.domain.web import Domains, WebAddress, WebPage, same_site, web_address, web_page
+from waystation.network import why_broken
 from waystation.ports import Clock, PageReader
 
 KEPT_S = 3_600.0
@@ -384,4 +385,4 @@ def _failure(host: str, error: aiohttp.ClientError) -> WebRefused | WebUnavailab
         case aiohttp.ClientConnectorError() if isinstance(error.os_error, NotPublic):
             return WebRefused(f"{host} leads to an address that is not public", "Only public pages can be read.")
         case _:
-            return WebUnavailable(f"the connection to {host} failed ({type(error).__name__})")
+            return WebUnavailable(f"the connection to {host} failed: {why_broken(error)}")

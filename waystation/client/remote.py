@@ -23,6 +23,7 @@ from waystation.domain.approvals import By
 from waystation.domain.errors import BadInput, RequestConflict, UnknownTask, Unreachable, WaystationError
 from waystation.domain.foreign import plain
 from waystation.domain.value import malformed
+from waystation.network import why_broken
 from waystation.settings import Settings
 from waystation.task_view import Draft
 
@@ -156,8 +157,8 @@ class RemoteClient(Client):
                 content = await _content(self.address, answer)
         except httpx2.HTTPError as error:
             raise Unreachable(
-                f"{self.address} does not answer ({type(error).__name__}): see that it is the address of a "
-                "`waystation serve` that runs"
+                f"{self.address} does not answer: {why_broken(error)}. See that it is the address of a `waystation "
+                "serve` that runs"
             ) from error
         if answer.status_code != HTTPStatus.OK or not _is_json(answer):
             raise _failure(self.address, answer, content)

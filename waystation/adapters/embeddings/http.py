@@ -19,6 +19,7 @@ from pydantic import JsonValue, SecretStr, ValidationError
 from waystation.adapters.embeddings.local import LikeByWords, Vector, of_length_1
 from waystation.domain.errors import BadInput, MemoryUnavailable
 from waystation.domain.value import Value
+from waystation.network import why_broken
 from waystation.ports.knowledge import Use
 
 Vendor = Literal["voyage", "openai"]
@@ -142,7 +143,7 @@ def _failure_of(response: httpx2.Response) -> _Failure:
 
 def unreachable(error: httpx2.HTTPError) -> _Failure:
     """No answer came: only the kind of error is said, its message may quote an address."""
-    return _Failure(f"does not answer ({type(error).__name__})", passes=True)
+    return _Failure(f"does not answer: {why_broken(error)}", passes=True)
 
 
 def _delay(response: httpx2.Response) -> float:

@@ -45,6 +45,7 @@ from waystation import __version__
 from waystation.adapters.mcp import keeper
 from waystation.adapters.mcp.config import Address, Program, Server
 from waystation.domain.errors import ToolServerFailed
+from waystation.network import why_broken
 
 __all__ = ["TransportStreams"]
 
@@ -510,6 +511,6 @@ def _why(server: Server, error: BaseException | None) -> str:
         case None:
             return f"the tool server {name} did not answer within {server.start_s:g} s after its start (start_timeout)"
         case httpx2.HTTPError() | OSError():
-            return f"the tool server {name} cannot be reached ({type(error).__name__})"
+            return f"the tool server {name} cannot be reached: {why_broken(error)}"
         case _:
             return f"the tool server {name} ended at its start, or does not speak the protocol"

@@ -28,6 +28,7 @@ from qdrant_client.http.exceptions import ApiException, ResponseHandlingExceptio
 from waystation.adapters.qdrant.points import CREATED, KEYWORDS, MEANING, WORDS, Embedding, MadeWith, made_beside
 from waystation.domain.errors import BadInput, MemoryUnavailable
 from waystation.domain.value import Value
+from waystation.network import why_broken
 
 CLIENT_ERRORS = (
     ApiException,
@@ -68,7 +69,7 @@ class _Failure:
 
     trouble: Trouble
     kind: str
-    """A status, or the name of an exception. Never its message: that may quote a payload."""
+    """A status, or what became of the connection. Never an exception's message: that may quote a payload."""
     wait_s: float = 0.0
     """So many seconds the server asks to wait for."""
 
@@ -89,7 +90,7 @@ def failure_of(error: Exception) -> _Failure:
         case ResourceExhaustedResponse():
             return _Failure(Trouble.BUSY, "HTTP 429 or gRPC RESOURCE_EXHAUSTED", error.retry_after_s)
         case ResponseHandlingException():
-            return _Failure(_of_exception(error.source), type(error.source).__name__)
+            return _Failure(_of_exception(error.source), why_broken(error.source))
         case _:
             return _Failure(_of_exception(error), type(error).__name__)
 
