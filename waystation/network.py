@@ -1,37 +1,37 @@
 """What a person is told of a connection that failed."""
 
-import socket
-import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-import httpx2
-
-_BROKEN: tuple[tuple[type[BaseException], str], ...] = (
-    (ssl.SSLCertVerificationError, "its certificate is not valid"),
-    (ssl.SSLError, "no TLS could be agreed on"),
-    (socket.gaierror, "its name is not known"),
-    (ConnectionRefusedError, "nothing listens there"),
-    (ConnectionResetError, "it was reset"),
-    (BrokenPipeError, "it was closed"),
-    (httpx2.ConnectTimeout, "no connection in time"),
-    (httpx2.PoolTimeout, "too many calls are under way"),
-    (httpx2.TimeoutException, "no answer in time"),
-    (httpx2.RemoteProtocolError, "it was closed before a whole answer, or what came is no HTTP"),
-    (httpx2.ProxyError, "its proxy refuses it"),
-    (httpx2.UnsupportedProtocol, "its address does not begin with http:// or https://"),
-    (httpx2.ReadError, "it broke while the answer was read"),
-    (httpx2.WriteError, "it broke while the request was sent"),
-    (httpx2.DecodingError, "its answer cannot be unpacked"),
-    (httpx2.ConnectError, "nothing could be reached there"),
-)
-"""What a person reads, the first that fits: the deepest cause says most, so those of the system stand first."""
+_BROKEN: Mapping[str, str] = {
+    "SSLCertVerificationError": "its certificate is not valid",
+    "SSLError": "no TLS could be agreed on",
+    "gaierror": "its name is not known",
+    "ConnectionRefusedError": "nothing listens there",
+    "ConnectionResetError": "it was reset",
+    "BrokenPipeError": "it was closed",
+    "ConnectTimeout": "no connection in time",
+    "PoolTimeout": "too many calls are under way",
+    "TimeoutException": "no answer in time",
+    "TimeoutError": "no answer in time",
+    "RemoteProtocolError": "it was closed before a whole answer, or what came is no HTTP",
+    "ServerDisconnectedError": "it was closed without an answer",
+    "ClientPayloadError": "it was closed before the whole answer",
+    "ProxyError": "its proxy refuses it",
+    "UnsupportedProtocol": "its address does not begin with http:// or https://",
+    "ReadError": "it broke while the answer was read",
+    "WriteError": "it broke while the request was sent",
+    "DecodingError": "its answer cannot be unpacked",
+    "ConnectError": "nothing could be reached there",
+}
+"""The deepest cause says most, so errors of the system stand first. By name: httpx, httpx2 and aiohttp have classes of
+their own for the same faults.
+"""
 
 
 def why_broken(error: BaseException) -> str:
     """What became of a connection, in our words: the error's own may quote an address or a key."""
-    causes = tuple(_causes(error))
-    found = (words for kind, words in _BROKEN if any(isinstance(cause, kind) for cause in causes))
-    return next(found, type(error).__name__)
+    kinds = {kind.__name__ for cause in _causes(error) for kind in type(cause).__mro__}
+    return next((words for kind, words in _BROKEN.items() if kind in kinds), type(error).__name__)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
