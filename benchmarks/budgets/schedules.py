@@ -3,6 +3,7 @@ platform; and whether the runs keep to the budget of their month.
 """
 
 import asyncio
+import os
 import statistics
 import tempfile
 import time
@@ -59,6 +60,7 @@ async def begin_all(at: Office, schedule_ids: list[str]) -> None:
 
 async def prove(client: Client) -> None:
     """Raises AssertionError if a submit takes too long, or if a month's budget is passed."""
+    os.environ["TEMPORAL_ADDRESS"] = client.service_client.config.target_host
     with tempfile.TemporaryDirectory() as folder:
         async with office(client, Settings(home=Path(folder), tenant=TENANT)) as at:
             await submit(at, 0)  # what is loaded once
