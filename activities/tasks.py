@@ -23,7 +23,7 @@ from waystation.agents.publisher import Published, Publisher
 from waystation.agents.task_states import load_state, without_refusal
 from waystation.domain.amount import Limit
 from waystation.domain.errors import WebhookUnavailable, WrongStore
-from waystation.domain.models import PRICES, Price
+from waystation.domain.models import Price
 from waystation.domain.notices import Notice
 from waystation.domain.pieces import StateRef
 from waystation.domain.plan import EditedPlan, PlanEdit, Revised
@@ -44,7 +44,7 @@ class PlanRequest(Value):
     ref: TaskRef
     model: str
     limit: Limit
-    prices: tuple[Price, ...] = PRICES
+    prices: tuple[Price, ...] = ()
 
 
 class EditedPlanRequest(Value):

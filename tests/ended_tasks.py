@@ -1,9 +1,9 @@
 """Tasks in a store without a server, as tests of commands begin with them: as they were asked for, and ended."""
 
+from tests.prices import PRICES
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
 from waystation.domain.budget import Usage
-from waystation.domain.models import PRICES
 from waystation.domain.task import (
     SourceDocument,
     StepProgress,

@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 from decimal import ROUND_CEILING
 
 from tests.crew import Move
+from tests.prices import PRICES
 from waystation.domain.amount import Amount
 from waystation.domain.budget import Usage
 from waystation.domain.compaction.tokens import upper_bound
-from waystation.domain.models import PRICES, price_of
+from waystation.domain.models import price_of
 from waystation.domain.plan import Plan, Step
 from waystation.domain.transcript import ToolUse
 from waystation.ports import ModelReply, ModelRequest

@@ -112,7 +112,8 @@ class FrontDesk:
     async def row(self, request: TaskRequest) -> TaskRow:
         """See `Intake`."""
         earlier = EarlierTasks(self.store)
-        return await task_row_of(request, self.settings, earlier, load_prices(self.settings.prices), utc_now())
+        prices = load_prices(self.settings.prices, published=not self.settings.uses_offline_model)
+        return await task_row_of(request, self.settings, earlier, prices, utc_now())
 
     async def request_admission(self, request: AdmissionRequest) -> None:
         """See `Intake`."""

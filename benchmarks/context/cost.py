@@ -12,11 +12,12 @@ from benchmarks.context.engine import FIXED, SUMMARISERS, Engine, Summariser, po
 from benchmarks.context.kept import Kept, in_view, kept
 from benchmarks.context.others import Following, Uncompacted, published
 from benchmarks.context.prompt_cache import PromptCache
+from waystation.adapters.prices import published_prices
 from waystation.domain.budget import Usage
 from waystation.domain.compaction.policy import CompactionPolicy
 from waystation.domain.compaction.strategies import STRATEGIES
 from waystation.domain.compaction.tokens import estimate_message
-from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL, PRICES, cost_micro_usd
+from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL, cost_micro_usd
 from waystation.domain.transcript import Message, Transcript
 
 TURNS, TOKENS_A_TURN, SEEDS = 300, 1_500, (1, 2, 3)
@@ -98,7 +99,7 @@ def _requests(conversation: Conversation, seed: int) -> Iterator[_Request]:
 
 
 def _micro_usd(model: str, usage: Usage) -> int:
-    cost = cost_micro_usd(model, usage, PRICED, PRICES)
+    cost = cost_micro_usd(model, usage, PRICED, published_prices())
     assert cost is not None, f"{model} has a price"
     return cost
 

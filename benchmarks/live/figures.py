@@ -8,8 +8,9 @@ from typing import NamedTuple
 from benchmarks.live.model import ROLES, Role
 from benchmarks.live.provider import Recorded
 from benchmarks.live.run import Measured
+from waystation.adapters.prices import published_prices
 from waystation.domain.budget import Usage
-from waystation.domain.models import PRICES, cost_micro_usd
+from waystation.domain.models import cost_micro_usd
 
 _TURNS: frozenset[Role] = frozenset({"research", "analysis", "writing"})
 
@@ -157,5 +158,5 @@ def _left_for_writing(calls: Sequence[Recorded], limit: int) -> int | None:
 def _dollars(calls: Sequence[Recorded], day: date) -> dict[Role, int]:
     paid: dict[Role, int] = defaultdict(int)
     for call in calls:
-        paid[call.role] += cost_micro_usd(call.model, call.usage, day, PRICES) or 0
+        paid[call.role] += cost_micro_usd(call.model, call.usage, day, published_prices()) or 0
     return dict(paid)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from tests.prices import PRICES
 from tests.readers import ANYONE
 from tests.strict_server import checked
 from waystation.adapters.documents.search import Bm25DocumentSearch
@@ -44,7 +45,9 @@ DOCUMENTS = (
     SourceDocument(name="harbour.md", text="The harbour was dug in 1811.\nIt silted up within ten years.\n"),
     SourceDocument(name="keeper.md", text=f"The keeper was {NAME}.\nHer key is {SECRET}.\n"),
 )
-TERMS = AgentTerms(model="claude-sonnet-5-5", condense_model="small", window=20_000, trigger=15_000, target=7_500)
+TERMS = AgentTerms(
+    model="claude-sonnet-5-5", condense_model="small", window=20_000, trigger=15_000, target=7_500, prices=PRICES
+)
 LIMIT = Limit(tokens=100_000)
 
 

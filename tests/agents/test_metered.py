@@ -10,6 +10,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.agents import ContextActivities
 from tests.agents.full_context import request_size, summary
 from tests.agents.office import NAME, NOON, SECRET, TASK, Office
+from tests.prices import PRICES
 from tests.readers import ANYONE
 from waystation.adapters.keys import Sealer
 from waystation.adapters.presidio.redactor import fingerprint
@@ -18,7 +19,6 @@ from waystation.agents.redaction import Originals, TextRedactor, restored
 from waystation.domain.amount import Limit
 from waystation.domain.budget import Usage
 from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable, RedactionFailed
-from waystation.domain.models import PRICES
 from waystation.domain.privacy import Place
 from waystation.domain.transcript import Block, Charge, Text, Thinking, user_text
 from waystation.ports import ModelReply, ModelRequest, StopReason

@@ -2,13 +2,13 @@ import pytest
 from pydantic import JsonValue
 
 from tests.agents.office import NAME, NAME_PLACEHOLDER, PLAN, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
+from tests.prices import PRICES
 from tests.readers import ANYONE
 from waystation.agents.charges import MOST_UNANSWERED
 from waystation.agents.planner import PlanMade
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.compaction.legality import violations
 from waystation.domain.errors import EndpointBroken, ModelError, ModelUnavailable, RedactionFailed, SpendingLimitReached
-from waystation.domain.models import PRICES
 from waystation.domain.plan import Plan, standard_plan
 from waystation.domain.privacy import Place
 from waystation.domain.transcript import Text

@@ -7,6 +7,7 @@ import pytest
 from pydantic import JsonValue
 
 from tests.agents.office import TASK, TERMS, Office, never, use
+from tests.prices import PRICES
 from waystation.adapters.anthropic.messages_server import Scripted, ScriptedServer, dropped, message_of, streamed
 from waystation.adapters.anthropic.model import anthropic_model
 from waystation.adapters.anthropic.sse import StreamEvent, events
@@ -15,7 +16,7 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Usage
 from waystation.domain.errors import ModelUnavailable
 from waystation.domain.leg import Finished, LegOutcome, LegRequest
-from waystation.domain.models import PRICES, cost_micro_usd
+from waystation.domain.models import cost_micro_usd
 from waystation.domain.transcript import Pinned, Text, user_text
 from waystation.ports import ModelRequest
 from waystation.testing import ScriptedModel, scripted_reply

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from tests.agents.office import NOON, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
+from tests.prices import PRICES
 from tests.readers import ANYONE
 from waystation.adapters.store.texts import content_hash
 from waystation.agents.charges import MeteredSearch
@@ -13,7 +14,6 @@ from waystation.agents.tools.web import FetchPage, WebSearchTool
 from waystation.domain.amount import Limit
 from waystation.domain.budget import Usage
 from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable, WebRefused, WebUnavailable
-from waystation.domain.models import PRICES
 from waystation.domain.transcript import Message, ToolUse
 from waystation.domain.web import Domains, Searched, WebHit, WebPage, web_page
 

@@ -14,6 +14,7 @@ from tests.agents.conftest import opened
 from tests.agents.office import NOON, TASK, TENANT, Office, use
 from tests.agents.test_tools_web import FOUND as SAID
 from tests.agents.test_tools_web import PAGE, SaidSearch, ShelfOfPages, box
+from tests.prices import PRICES
 from tests.readers import ANYONE
 from waystation.adapters.documents.sources import load_procedures
 from waystation.agents.charges import MeteredSearch
@@ -23,7 +24,6 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.errors import BadInput
 from waystation.domain.foreign import TAGS, ForeignToolSpec, attribute, framed, one_line, without_tags
 from waystation.domain.memory import Excerpt, Passage, Turn
-from waystation.domain.models import PRICES
 from waystation.domain.procedures import MOST_PROCEDURES, GivenProcedure, is_named_like_one
 from waystation.domain.task import BudgetProgress, SourceDocument, TaskPhase, TaskProgress, TaskRequest
 from waystation.domain.web import Domains, WebAsks, carries_text, looks_private, web_address

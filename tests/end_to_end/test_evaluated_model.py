@@ -7,8 +7,7 @@ import pytest
 
 from tests.end_to_end.messages_server import running_messages_server
 from tests.end_to_end.shell import Shell
-from waystation.adapters.prices import price_file
-from waystation.domain.models import PRICES
+from tests.prices import PRICES, price_file
 
 QUESTIONS = """
 name: harbour

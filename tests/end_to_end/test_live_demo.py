@@ -9,8 +9,7 @@ import pytest
 
 from tests.end_to_end.messages_server import running_messages_server
 from tests.end_to_end.shell import ROOT, WAYSTATION, Shell
-from waystation.adapters.prices import price_file
-from waystation.domain.models import PRICES
+from tests.prices import PRICES, price_file
 
 CAP = 500_000
 """Millionths of a dollar."""

@@ -17,6 +17,7 @@ from socket import gethostname
 
 from temporalio.client import WorkflowHistory
 
+from tests.prices import PRICES
 from tests.replay.divided import answered, divided
 from tests.running import KEY, SESSION, TENANT, at_work, dev_server, until
 from tests.scheduled import office
@@ -24,7 +25,6 @@ from waystation import __version__
 from waystation.adapters.clock import utc_now
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Limit
-from waystation.domain.models import PRICES
 from waystation.domain.names import remembering_id
 from waystation.domain.task import SourceDocument, TaskRequest
 from waystation.settings import Settings

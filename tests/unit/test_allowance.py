@@ -5,9 +5,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.prices import PRICES
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Bound, Usage, WorstRates
-from waystation.domain.models import PRICES, LongPrompts, Price, Rates, cost_micro_usd, worst_rates
+from waystation.domain.models import LongPrompts, Price, Rates, cost_micro_usd, worst_rates
 
 TODAY = date(2026, 11, 21)
 FLOOR = 256

@@ -9,6 +9,7 @@ from typing import get_args
 import pytest
 from pydantic import ValidationError
 
+from tests.prices import PRICES
 from waystation.connections import VendorRefusal
 from waystation.domain.budget import Usage
 from waystation.domain.endpoints import EndpointKind, Endpoints
@@ -23,7 +24,7 @@ from waystation.domain.errors import (
     ReplyBlocked,
     SpendingLimitReached,
 )
-from waystation.domain.models import OFFLINE_MODEL, PRICES, Price, Rates, cost_micro_usd
+from waystation.domain.models import OFFLINE_MODEL, Price, Rates, cost_micro_usd
 from waystation.domain.task import TaskRequest, TaskTerms
 from waystation.domain.transcript import Message, Text, Thinking, ToolUse, user_text
 from waystation.ports import ModelReply, ModelRequest

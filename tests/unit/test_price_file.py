@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from waystation.adapters.prices import EXAMPLE, LIKE, litellm_prices, load_prices, price_file
+from tests.prices import PRICES
+from waystation.adapters.prices import EXAMPLE, LIKE, load_prices, published_prices
 from waystation.cli.console import sentence
 from waystation.cli.main import run
 from waystation.domain.budget import Usage
 from waystation.domain.errors import BadInput
-from waystation.domain.models import PRICES, cost_micro_usd, price_of, worst_rates
+from waystation.domain.models import KNOWN_MODELS, cost_micro_usd, price_of, worst_rates
 
 TODAY = date(2026, 11, 21)
 RATES = "rates = { input = 3, output = 18, cache_write = 4.5, cache_read = 0.18 }"
@@ -25,8 +26,8 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "prices.toml"
 
 
-def test_without_a_file_the_built_in_prices_hold() -> None:
-    assert load_prices(None) == PRICES
+def test_without_a_file_the_published_prices_hold() -> None:
+    assert load_prices(None) == published_prices()
 
 
 def test_the_example_that_complaints_show_is_a_price_file(file: Path) -> None:
@@ -42,7 +43,7 @@ def test_own_prices_replace_those_of_the_models_they_name_and_of_no_other(file: 
     prices = load_prices(file)
     assert cost_micro_usd("claude-opus-5-5", Usage(output=1_000_000), TODAY, prices) == 18_000_000
     assert [price for price in prices if price.model != "claude-opus-5-5"] == [
-        price for price in PRICES if price.model != "claude-opus-5-5"
+        price for price in published_prices() if price.model != "claude-opus-5-5"
     ]
 
 
@@ -70,7 +71,7 @@ def test_a_model_that_is_not_built_in_gets_a_price_also_for_long_prompts(file: P
     long = RATES.replace("rates = {", "{").replace("input = 3", "input = 30")
     file.write_text(entry(f"{RATES}\nlong_prompts = {{ over = 1000, rates = {long} }}", 'model = "house-1"'))
     prices = load_prices(file)
-    assert prices[: len(PRICES)] == PRICES
+    assert prices[:-1] == published_prices()
     assert cost_micro_usd("house-1", Usage(input=1_000), TODAY, prices) == 3_000
     assert cost_micro_usd("house-1", Usage(input=1_001), TODAY, prices) == 30_030
     worst = worst_rates("house-1", 1_001, TODAY, prices)
@@ -146,112 +147,56 @@ def test_a_file_that_cannot_be_read_is_refused_with_the_cause(file: Path) -> Non
         load_prices(file.parent)
 
 
-PUBLISHED = {
-    "sample_spec": {"input_cost_per_token": "the price", "mode": "one of chat, embedding"},
-    "claude-opus-5-5-20261001": {
-        "input_cost_per_token": 4e-06,
-        "output_cost_per_token": 2e-05,
-        "cache_creation_input_token_cost": 5e-06,
-        "cache_read_input_token_cost": 2e-07,
-        "input_cost_per_token_above_200k_tokens": 8e-06,
-        "output_cost_per_token_above_200k_tokens": 3e-05,
-        "input_cost_per_token_above_500k_tokens": 9e-06,
-        "search_context_cost_per_query": {"search_context_size_low": 0.01, "search_context_size_high": 0.025},
-    },
-    "half-up": {
-        "input_cost_per_token": 3e-06,
-        "output_cost_per_token": 1e-05,
-        "cache_creation_input_token_cost": 1e-06,
-        "cache_read_input_token_cost": 2e-07,
-        "input_cost_per_token_above_128k_tokens": 5e-06,
-        "cache_read_input_token_cost_above_128k_tokens": 3e-07,
-    },
-    "meta/llama": {"input_cost_per_token": 1e-07, "output_cost_per_token": 3e-07, "mode": "chat"},
-    "an-embedding": {"input_cost_per_token": 1e-07, "output_cost_per_token": 0.0},
-    "half": {"input_cost_per_token": -1, "output_cost_per_token": True},
-}
+def test_the_published_prices_are_those_of_the_providers_own_list() -> None:
+    """Once read there, in October 2026; what changes since is a new day's price, not another of these."""
+    held = published_prices()
+    for own in (price for price in PRICES if price.since <= TODAY):
+        published = price_of(own.model, TODAY, held)
+        newest = price_of(own.model, TODAY, PRICES)
+        assert published is not None
+        assert newest is not None
+        assert (published.rates, published.long_prompts) == (newest.rates, newest.long_prompts)
+        assert published.searches == newest.searches
 
 
-def test_prices_that_litellm_publishes_are_taken_exactly_and_make_a_price_file(tmp_path: Path, file: Path) -> None:
-    published = tmp_path / "published.json"
-    published.write_text(json.dumps(PUBLISHED))
-    asked = (
-        "claude-opus-5-5",
-        "claude-opus-5-5-20261001",
-        "meta/llama",
-        "an-embedding",
-        "half",
-        "sample_spec",
-        "nobody",
-    )
-    prices = litellm_prices(published, asked, 'a "table"')
-    assert [price.model for price in prices] == ["claude-opus-5-5", "meta/llama"]
-    file.write_text(price_file(prices))
-    kept = [price for price in load_prices(file) if price.source == 'a "table"']
-    assert kept == list(prices)
-    opus, llama = prices
-    assert (opus.rates.input, opus.rates.output) == (Decimal(4), Decimal(20))
-    assert (opus.rates.cache_write, opus.rates.cache_read, opus.searches) == (Decimal(5), Decimal("0.2"), Decimal(25))
-    assert opus.long_prompts is not None
-    assert opus.long_prompts.over == 200_000
-    longer = opus.long_prompts.rates
-    assert (longer.input, longer.output) == (Decimal(9), Decimal(30))
-    assert (longer.cache_write, longer.cache_read) == (Decimal("11.25"), Decimal("0.45")), "dearer as input is"
-    assert (llama.rates.cache_write, llama.rates.cache_read) == (Decimal("0.1"), Decimal("0.1"))
+def test_a_model_has_its_published_price_by_each_of_its_names_and_from_its_day_on() -> None:
+    held = published_prices()
+    assert price_of("claude-opus-5-latest", TODAY, held) is not None
+    assert price_of("claude-sonnet-4-20250514", TODAY, held) is not None
+    before, after = (price_of("claude-sonnet-4-6", day, held) for day in (date(2026, 3, 12), date(2026, 3, 13)))
+    assert before is not None
+    assert before.long_prompts is not None
+    assert (before.long_prompts.over, before.long_prompts.rates.output) == (200_000, Decimal("22.5"))
+    assert after is not None
+    assert after.long_prompts is None
+    assert price_of("gpt-5", TODAY, held) is None
 
 
-def test_what_the_table_says_of_the_cache_for_long_prompts_holds_and_the_rest_is_rounded_up(tmp_path: Path) -> None:
-    published = tmp_path / "published.json"
-    published.write_text(json.dumps(PUBLISHED))
-    (price,) = litellm_prices(published, ["half-up"], "")
-    assert price.long_prompts is not None
-    rates = price.long_prompts.rates
-    assert (rates.cache_write, rates.cache_read) == (Decimal("1.666667"), Decimal("0.3"))
+def test_every_model_of_which_facts_are_known_is_at_a_price_or_is_no_public_one() -> None:
+    held = published_prices()
+    without = {facts.name for facts in KNOWN_MODELS if price_of(facts.name, TODAY, held) is None}
+    assert without == {"claude-mythos-5-1", "claude-mythos-5", "waystation-offline"}
 
 
-def test_models_at_named_endpoints_have_the_prices_that_the_table_has_for_their_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    published = tmp_path / "published.json"
-    published.write_text(json.dumps({**PUBLISHED, "claude-haiku-5-5": PUBLISHED["half-up"]}))
-    table = '[endpoints.spare]\nkind = "compatible"\nbase_url = "http://spare.test"\n'
-    (tmp_path / "config.toml").write_text(f'endpoint = "spare"\nagent_model = "meta/llama"\n\n{table}')
-    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
-    assert run(["prices", "--litellm", str(published)]) == 0
-    found = capsys.readouterr()
-    assert 'model = "meta/llama"' in found.out
-    assert found.err == ""
-    assert run(["prices", "--litellm", str(published), "--model", "spare::meta/llama"]) == 0
-    assert 'model = "meta/llama"' in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, "\xff"])
-def test_what_is_no_table_of_prices_is_refused(tmp_path: Path, text: str) -> None:
-    published = tmp_path / "published.json"
-    published.write_text(text, encoding="latin-1")
-    with pytest.raises(BadInput, match="is not JSON with a table of models"):
-        litellm_prices(published, ["claude-opus-5-5"], "")
-    with pytest.raises(BadInput, match="cannot be read"):
-        litellm_prices(tmp_path / "nowhere.json", ["claude-opus-5-5"], "")
+def test_where_nobody_is_paid_the_published_prices_are_not_loaded(file: Path) -> None:
+    assert load_prices(None, published=False) == ()
+    file.write_text(entry())
+    assert [price.model for price in load_prices(file, published=False)] == ["claude-opus-5-5"]
 
 
 def test_the_command_lists_prices_with_day_and_source_and_names_models_in_use_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    published = tmp_path / "published.json"
-    published.write_text(json.dumps(PUBLISHED))
     monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key")
     monkeypatch.setenv("WAYSTATION_MODEL_WRITING", "meta/llama")
     assert run(["prices"]) == 0
     shown = capsys.readouterr()
-    assert "claude-sonnet-5-5 from 2026-10-07 on: $2 in, $10 out, cache $2.50 written, $0.10 read" in shown.out
+    assert "claude-sonnet-5-5: $2 in, $10 out, cache $2.50 written, $0.10 read" in shown.out
+    assert shown.out.count("claude-sonnet-4-6") == 1, "what held before is not told"
     assert PRICES[0].source in shown.out
     assert shown.err == "without a price that holds here: meta/llama\n"
-    assert run(["prices", "--litellm", str(published), "--model", "meta/llama"]) == 0
-    imported = capsys.readouterr()
-    (tmp_path / "prices.toml").write_text(imported.out)
-    assert imported.err == ""
+    (tmp_path / "prices.toml").write_text(entry(model='model = "meta/llama"'))
     monkeypatch.setenv("WAYSTATION_PRICES", str(tmp_path / "prices.toml"))
     assert run(["prices", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -262,5 +207,3 @@ def test_the_command_lists_prices_with_day_and_source_and_names_models_in_use_wi
     elsewhere = capsys.readouterr().err
     assert "claude-sonnet-5-5" in elsewhere
     assert "meta/llama" not in elsewhere
-    assert run(["prices", "--model", "meta/llama"]) != 0
-    assert "name it with --litellm" in capsys.readouterr().err

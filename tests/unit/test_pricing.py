@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.prices import PRICES
 from waystation.domain.budget import Usage, WorstRates
-from waystation.domain.models import PRICES, LongPrompts, Price, prices_of, worst_rates
+from waystation.domain.models import LongPrompts, Price, prices_of, worst_rates
 from waystation.domain.models import cost_micro_usd as priced_cost
 
 TODAY = date(2026, 11, 21)

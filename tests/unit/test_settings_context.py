@@ -7,10 +7,10 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from tests.ended_tasks import row_of
+from tests.prices import PRICES
 from waystation.cli.submit import tell_terms
 from waystation.domain.amount import Limit
 from waystation.domain.leg import AgentTerms
-from waystation.domain.models import PRICES
 from waystation.domain.task import TaskRequest
 from waystation.settings import Settings
 from waystation.terms import adjustments, task_terms

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from tests.ended_tasks import row_of
+from tests.prices import PRICES
 from waystation.cli.main import sentence
 from waystation.cli.submit import tell_terms
 from waystation.connections import Patience
 from waystation.domain.amount import Limit
 from waystation.domain.errors import BadInput
-from waystation.domain.models import CONDENSE_MODEL, OFFLINE_MODEL, PRICES
+from waystation.domain.models import CONDENSE_MODEL, OFFLINE_MODEL
 from waystation.domain.task import TaskRequest, TaskTerms
 from waystation.settings import Settings
 from waystation.terms import adjustments, task_terms, warnings_about

@@ -3,10 +3,11 @@ from datetime import date
 import pytest
 from pydantic import SecretStr
 
+from tests.prices import PRICES
 from waystation.domain.amount import Amount, Limit, read_limit
 from waystation.domain.budget import Mode
 from waystation.domain.errors import BadInput
-from waystation.domain.models import OFFLINE_MODEL, PRICES
+from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.presets import Preset
 from waystation.domain.task import TaskRequest, TaskTerms
 from waystation.impossible_terms import CONTRACT_TOKENS, PROMPT_TOKENS

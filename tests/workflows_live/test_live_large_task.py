@@ -9,6 +9,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 
 from tests.crew import Crew, terms
+from tests.prices import PRICES
 from tests.readers import ANYONE
 from tests.running import Counter, Task, at_work, dev_server, request
 from waystation.adapters.clock import utc_now
@@ -19,7 +20,6 @@ from waystation.domain.compaction.outcome import CompactionOutcome, Status
 from waystation.domain.continuation import TaskStart
 from waystation.domain.delegation import HandedBack, SubagentOrder
 from waystation.domain.errors import BadInput
-from waystation.domain.models import PRICES
 from waystation.domain.names import WORKFLOWS_QUEUE
 from waystation.domain.progress import LEFT_OUT
 from waystation.domain.signals import EditInput

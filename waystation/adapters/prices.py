@@ -1,20 +1,23 @@
-"""A team's own prices, from a TOML file: they replace the built-in ones of the models that they name.
-
-Prices as LiteLLM publishes them, and as they are written into such a file.
+"""The prices that hold: the provider's list prices as the package genai-prices has them, and a team's own, from a TOML
+file, which replace those of the models that it names.
 """
 
-import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date
-from decimal import ROUND_CEILING, Decimal
+from decimal import Decimal
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, ValidationInfo, field_validator
+from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from waystation.domain.errors import BadInput
-from waystation.domain.models import PRICES, SEARCHES, LongPrompts, Price, Rates, plain_name
+from waystation.domain.models import SEARCHES, LongPrompts, Price, Rates, plain_name
 from waystation.domain.value import Value, malformed
+
+if TYPE_CHECKING:
+    from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
 
 EXAMPLE = (
     'price = [{ model = "claude-opus-5-5", '
@@ -54,13 +57,15 @@ class _PriceFile(Value):
     price: tuple[_TypedPrice, ...] = Field(min_length=1)
 
 
-def load_prices(path: Path | None) -> tuple[Price, ...]:
-    """The prices that hold: those of the file, and the built-in ones of models that it does not name.
+def load_prices(path: Path | None, *, published: bool = True) -> tuple[Price, ...]:
+    """The prices that hold: those of the file, and the published ones of models that it does not name, where any of
+    these are wanted.
 
     Raises BadInput naming the file, the entry and the field that cannot be used.
     """
+    listed = published_prices() if published else ()
     if path is None:
-        return PRICES
+        return listed
     try:
         own = _PriceFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8"))).price
     except OSError as error:
@@ -75,7 +80,7 @@ def load_prices(path: Path | None) -> tuple[Price, ...]:
         raise BadInput(f"the price file {path} has two prices of {', '.join(twice)} for the same day: leave one")
     named = {plain_name(price.model) for price in own}
     plain = tuple(Price.model_validate({**price.model_dump(), "model": plain_name(price.model)}) for price in own)
-    return (*(price for price in PRICES if price.model not in named), *plain)
+    return (*(price for price in listed if price.model not in named), *plain)
 
 
 def _place(place: tuple[int | str, ...]) -> str:
@@ -87,108 +92,81 @@ def _place(place: tuple[int | str, ...]) -> str:
             return ".".join(map(str, place))
 
 
-_COSTS = {
-    "input": "input_cost_per_token",
-    "output": "output_cost_per_token",
-    "cache_write": "cache_creation_input_token_cost",
-    "cache_read": "cache_read_input_token_cost",
+_PROVIDER = "anthropic"
+_KINDS = {
+    "input": "input_mtok",
+    "output": "output_mtok",
+    "cache_write": "cache_write_mtok",
+    "cache_read": "cache_read_mtok",
 }
-"""Names of our rates in LiteLLM's table, there in USD per token."""
-_SEARCH_COSTS = "search_context_cost_per_query"
-_PUBLISHED: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
-_MILLION, _THOUSAND = 1_000_000, 1_000
-_LEAST_RATE = Decimal("0.000001")
+"""What genai-prices calls our rates, USD per million tokens as well."""
 
 
-def litellm_prices(path: Path, models: Iterable[str], source: str) -> tuple[Price, ...]:
-    """Prices of these models in LiteLLM's table; a model that has none there, for input and for output, is left out.
+@cache
+def published_prices() -> tuple[Price, ...]:
+    """List prices of the provider's own models, by each name that they have."""
+    # Its table is a module that takes a second to import: only who pays a provider has to wait for it.
+    from genai_prices.data import providers  # noqa: PLC0415
 
-    Where the table does not say what the cache costs, that is as dear as other input; where it says so for short
-    prompts alone, it is dearer for long ones as input is. Of several lengths from which prompts are dearer, the
-    shortest counts, with the highest rates. Raises BadInput.
+    models = next(provider.models for provider in providers if provider.id == _PROVIDER)
+    prices = (price.replace(model=name) for model in models for price in _prices(model) for name in _names(model))
+    return tuple({(price.model, price.since): price for price in prices}.values())
+
+
+def _names(model: "ModelInfo") -> Iterator[str]:
+    """Without the dates of snapshots, as `plain_name` gives them."""
+    from genai_prices.types import ClauseEquals, ClauseOr  # noqa: PLC0415
+
+    yield plain_name(model.id.removesuffix("-latest"))
+    for clause in model.match.or_ if isinstance(model.match, ClauseOr) else [model.match]:
+        if isinstance(clause, ClauseEquals):
+            yield plain_name(clause.equals)
+
+
+def _prices(model: "ModelInfo") -> Iterator[Price]:
+    """One for each day from which others hold."""
+    from genai_prices.types import ModelPrice, StartDateConstraint  # noqa: PLC0415
+
+    if isinstance(model.prices, ModelPrice):
+        yield from _price(model.prices)
+        return
+    for dated in model.prices:
+        since = dated.constraint
+        if since is None or isinstance(since, StartDateConstraint):
+            yield from _price(dated.prices, since.start_date if since is not None else date.min)
+
+
+def _price(prices: "ModelPrice", since: date = date.min) -> Iterator[Price]:
+    """None where it does not say what the model reads and writes for. Of several lengths from which prompts are dearer,
+    the shortest counts, with the highest rates.
     """
-    try:
-        table = _PUBLISHED.validate_json(path.read_bytes())
-    except OSError as error:
-        raise BadInput(f"the price file {path} cannot be read: {error.strerror}") from error
-    except ValidationError as error:
-        raise BadInput(f"the price file {path} is not JSON with a table of models, as LiteLLM publishes it") from error
-    plain = {plain_name(name): entry for name, entry in table.items()} | table
-    found = ((model, plain.get(model, plain.get(plain_name(model)))) for model in dict.fromkeys(models))
-    prices = (_litellm_price(model, entry, source) for model, entry in found if isinstance(entry, dict))
-    return tuple({price.model: price for price in prices if price is not None}.values())
-
-
-def _litellm_price(model: str, entry: Mapping[str, JsonValue], source: str) -> Price | None:
-    base = _known(entry)
-    if "input" not in base or not base.get("output"):
-        return None
-    searches = entry.get(_SEARCH_COSTS)
-    costs = searches.values() if isinstance(searches, dict) else ()
-    return Price(
-        model=plain_name(model),
-        rates=_completed(base),
-        long_prompts=_long_prompts(entry, base),
-        searches=max((rate for cost in costs if (rate := _times(cost, _THOUSAND))), default=SEARCHES),
-        source=source,
+    of_kinds = {kind: getattr(prices, name) for kind, name in _KINDS.items()}
+    if of_kinds["input"] is None or of_kinds["output"] is None:
+        return
+    tiers = [tier for price in of_kinds.values() for tier in getattr(price, "tiers", ())]
+    searches = prices.web_searches_kcount
+    yield Price(
+        model="",
+        rates=_rates(of_kinds, _base),
+        long_prompts=LongPrompts(over=min(tier.start for tier in tiers), rates=_rates(of_kinds, _dearest))
+        if tiers
+        else None,
+        searches=SEARCHES if searches is None else _base(searches),
+        since=since,
     )
 
 
-def _known(entry: Mapping[str, JsonValue], above: str = "") -> dict[str, Decimal]:
-    rates = {kind: _times(entry.get(f"{name}{above}"), _MILLION) for kind, name in _COSTS.items()}
-    return {kind: rate for kind, rate in rates.items() if rate is not None}
+def _rates(
+    of_kinds: "Mapping[str, Decimal | TieredPrices | None]", at: "Callable[[Decimal | TieredPrices], Decimal]"
+) -> Rates:
+    """Where it is not said what the cache costs, that is as dear as other input."""
+    known = {kind: at(price) for kind, price in of_kinds.items() if price is not None}
+    return Rates.model_validate({"cache_write": known["input"], "cache_read": known["input"], **known})
 
 
-def _completed(rates: Mapping[str, Decimal]) -> Rates:
-    return Rates.model_validate({"cache_write": rates["input"], "cache_read": rates["input"], **rates})
+def _base(price: "Decimal | TieredPrices") -> Decimal:
+    return price if isinstance(price, Decimal) else price.base
 
 
-def _long_prompts(entry: Mapping[str, JsonValue], base: Mapping[str, Decimal]) -> LongPrompts | None:
-    lengths = [name.partition("_above_")[2].removesuffix("k_tokens") for name in entry if name.endswith("k_tokens")]
-    thousands = {
-        length for length in lengths if length.isascii() and length.isdecimal() and 0 < int(length[:6]) < 100_000
-    }
-    longer = [_completed(_dearer(base, _known(entry, f"_above_{length}k_tokens"))) for length in thousands]
-    if not longer:
-        return None
-    dearest = {kind: max(getattr(rates, kind) for rates in longer) for kind in _COSTS}
-    return LongPrompts(over=min(map(int, thousands)) * _THOUSAND, rates=Rates.model_validate(dearest))
-
-
-def _dearer(base: Mapping[str, Decimal], known: Mapping[str, Decimal]) -> dict[str, Decimal]:
-    """Rates of long prompts: what is not known of the cache rises as input does, rounded up to a millionth."""
-    rates = {**base, **known}
-    for kind in ("cache_write", "cache_read"):
-        if kind in base and kind not in known and base["input"]:
-            risen = base[kind] * rates["input"] / base["input"]
-            rates[kind] = risen.quantize(_LEAST_RATE, ROUND_CEILING).normalize()
-    return rates
-
-
-def _times(cost: JsonValue, count: int) -> Decimal | None:
-    """Exact, as the number is written; None where it is no price."""
-    if isinstance(cost, bool) or not isinstance(cost, int | float):
-        return None
-    price = Decimal(str(cost))
-    return (price * count).normalize() if price.is_finite() and price >= 0 else None
-
-
-def price_file(prices: Iterable[Price]) -> str:
-    """The prices as a file that `WAYSTATION_PRICES` may name."""
-    return "\n".join(_entry(price) for price in prices)
-
-
-def _entry(price: Price) -> str:
-    lines = ["[[price]]", f"model = {json.dumps(price.model)}", f"source = {json.dumps(price.source)}"]
-    if price.since != date.min:
-        lines.append(f"since = {price.since.isoformat()}")
-    lines += [f"rates = {_rates_text(price.rates)}", f"searches = {price.searches:f}"]
-    if price.long_prompts is not None:
-        lines.append(
-            f"long_prompts = {{ over = {price.long_prompts.over}, rates = {_rates_text(price.long_prompts.rates)} }}"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def _rates_text(rates: Rates) -> str:
-    return "{ " + ", ".join(f"{kind} = {getattr(rates, kind):f}" for kind in _COSTS) + " }"
+def _dearest(price: "Decimal | TieredPrices") -> Decimal:
+    return price if isinstance(price, Decimal) else max(price.base, *(tier.price for tier in price.tiers))

@@ -9,6 +9,7 @@ import typer
 
 from waystation.adapters.clock import utc_now
 from waystation.adapters.documents.sources import load_documents, write_installed
+from waystation.adapters.prices import load_prices
 from waystation.cli.console import ask, can_ask, print_json, print_text, say
 from waystation.cli.follow import ApproveItself, ask_at_terminal, follow, keep_report, outcome_code
 from waystation.cli.options import JsonOption
@@ -20,7 +21,7 @@ from waystation.client.task_json import task_json
 from waystation.domain.amount import Amount, Limit, amount_text, used_text
 from waystation.domain.details import cost_text
 from waystation.domain.errors import BadInput
-from waystation.domain.models import PRICES, price_of
+from waystation.domain.models import price_of
 from waystation.domain.roles import step_roles
 from waystation.domain.task import TaskRequest
 from waystation.settings import Settings
@@ -85,7 +86,8 @@ async def _agree(settings: Settings, *, yes: bool) -> None:
         settings.planner,
         settings.reviewer,
     )
-    if any(price_of(model, utc_now().date(), PRICES) is None for model in models):
+    prices = load_prices(settings.prices)
+    if any(price_of(model, utc_now().date(), prices) is None for model in models):
         raise BadInput("--live needs models with a known price, or its cap means nothing")
     if not yes:
         if not can_ask():

@@ -5,6 +5,7 @@ A task's bill as text: a table where the terminal is wide enough for it, else a 
 
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime
+from decimal import Decimal
 from textwrap import shorten
 from typing import NamedTuple, TypeVar
 
@@ -444,17 +445,30 @@ def _open(bill: Bill) -> list[str]:
 
 
 def prices_text(known: Sequence[Price]) -> str:
-    """Each price on a line, by model and day."""
-    return "\n".join(_price_text(price) for price in sorted(known, key=lambda price: (price.model, price.since)))
+    """Each price on a line, by source, model and day."""
+    sources = dict.fromkeys(price.source for price in known)
+    ordered = sorted(known, key=lambda price: (price.model, price.since))
+    return "\n\n".join(
+        "\n".join(
+            [f"For a million tokens: {source}", *(_price_text(price) for price in ordered if price.source == source)]
+        )
+        for source in sources
+    )
 
 
 def _price_text(price: Price) -> str:
     since = "" if price.since == date.min else f" from {price.since} on"
     rates, longer = price.rates, price.long_prompts
-    cached = f"cache ${rates.cache_write:f} written, ${rates.cache_read:f} read"
+    cached = f"cache {_rate(rates.cache_write)} written, {_rate(rates.cache_read)} read"
     dearer = "" if longer is None else f"; with more than {longer.over:,} of prompt {_in_and_out(longer.rates)}"
-    return f"{price.model}{since}: {_in_and_out(rates)}, {cached} for a million tokens{dearer}; {price.source}"
+    return f"{price.model}{since}: {_in_and_out(rates)}, {cached}{dearer}"
 
 
 def _in_and_out(rates: Rates) -> str:
-    return f"${rates.input:f} in, ${rates.output:f} out"
+    return f"{_rate(rates.input)} in, {_rate(rates.output)} out"
+
+
+def _rate(rate: Decimal) -> str:
+    """Exact, with cents where they are not whole dollars."""
+    whole, point, cents = f"{rate.normalize():f}".partition(".")
+    return f"${whole}{point}{cents.ljust(2, '0') if point else ''}"

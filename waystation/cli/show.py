@@ -22,7 +22,7 @@ from typing import Annotated, get_args
 import typer
 
 from waystation.adapters.clock import utc_now
-from waystation.adapters.prices import litellm_prices, load_prices, price_file
+from waystation.adapters.prices import load_prices
 from waystation.cli.console import print_exactly, print_json, print_markdown, print_text, result, say
 from waystation.cli.follow import keep_report, remark_on, see_through
 from waystation.cli.options import JsonOption, TaskArgument
@@ -37,7 +37,7 @@ from waystation.domain.changes import ReportChanges, cited, report_changes
 from waystation.domain.compaction.audit import shown
 from waystation.domain.compaction.history import view
 from waystation.domain.errors import BadInput
-from waystation.domain.models import OFFLINE_MODEL, Price, located, price_of
+from waystation.domain.models import OFFLINE_MODEL, PRICE_SOURCE, Price, model_facts, price_of
 from waystation.domain.plan import PLANNING_ID
 from waystation.domain.progress import Bill
 from waystation.domain.task import TaskRequest
@@ -161,38 +161,23 @@ class PricesJson(Value):
 
 
 @app.command()
-def prices(
-    litellm: Annotated[
-        Path | None,
-        typer.Option(help="Print, as a file for WAYSTATION_PRICES, what this table that LiteLLM publishes says."),
-    ] = None,
-    model: Annotated[
-        list[str] | None,
-        typer.Option(help="With --litellm: of this model, by its name there; else of those in use."),
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """List the prices that are known, with date and source, and the models in use that have none.
+def prices(as_json: JsonOption = False) -> None:
+    """List the prices of current models and those of your own, with their source, and the models in use without one.
 
-    At another endpoint than the provider's own the built-in prices do not hold.
+    At another endpoint than the provider's own the published prices do not hold.
     """
-    settings, today = Settings(), utc_now().date()
+    settings = Settings()
     asked = TaskRequest(question="What does it cost?", request_id="prices")
-    wanted = tuple(dict.fromkeys(model or called_models(asked, settings)))
-    if litellm is None:
-        if model:
-            raise BadInput("--model says whose prices are taken from LiteLLM's table: name it with --litellm")
-        found = load_prices(settings.prices)
-    else:
-        source = f"the table of LiteLLM in {litellm.name}, read on {today}"
-        # A price of the bare name holds wherever the model is; one of the full name, there alone.
-        found = litellm_prices(litellm, (*wanted, *(located(name).model for name in wanted)), source)
+    wanted = tuple(dict.fromkeys(called_models(asked, settings)))
+    found = load_prices(settings.prices)
     placed = placed_prices(wanted, found, settings)
     without = tuple(name for name in wanted if _price_there(name, placed, settings) is None)
     if as_json:
         print_json(PricesJson(prices=found, without=without))
     else:
-        print_text(prices_text(found) if litellm is None else price_file(found))
+        today = utc_now().date()
+        held = [price for price in found if price.since > today or price == price_of(price.model, today, found)]
+        print_text(prices_text([one for one in held if one.source != PRICE_SOURCE or model_facts(one.model).known]))
         if without:
             say(f"without a price that holds here: {', '.join(without)}")
 

@@ -83,7 +83,8 @@ async def new_row(settings: Settings, store: SqlStore, request: TaskRequest) -> 
     require_one_line("a session", request.session)
     require_one_line("a tenant", request.tenant)
     _require_servers(settings, request.servers or ())
-    return await task_row_of(request, settings, EarlierTasks(store), load_prices(settings.prices), utc_now())
+    prices = load_prices(settings.prices, published=not settings.uses_offline_model)
+    return await task_row_of(request, settings, EarlierTasks(store), prices, utc_now())
 
 
 def require_one_line(what: str, name: str) -> None:

@@ -15,7 +15,7 @@ from waystation.domain.compaction.policy import PRIMERS, RECENTS, CompactionPoli
 from waystation.domain.decisions import ActionDecision, ActionQuestion
 from waystation.domain.delegation import DelegationTerms, HandedBack, SubagentOrder, Teammate
 from waystation.domain.memory import MemoryScope
-from waystation.domain.models import LEAST_THINKING, PRICES, Effort, Price, ThinkingSetting, budgeted
+from waystation.domain.models import LEAST_THINKING, Effort, Price, ThinkingSetting, budgeted
 from waystation.domain.ownership import OfTask
 from waystation.domain.roles import AgentRole, step_roles
 from waystation.domain.value import Value
@@ -94,7 +94,7 @@ class AgentTerms(Value):
     """Turns of one leg."""
     hard: bool = False
     """Nobody will be asked for more: the agent is told what it has left, so that it hands in before that is spent."""
-    prices: tuple[Price, ...] = PRICES
+    prices: tuple[Price, ...] = ()
     """What its models cost, had cost and will cost, as known when the task was submitted."""
     backpressure: bool = True
     """Whether calls are delayed where a budget is nearly spent."""

@@ -4,7 +4,7 @@ What is known about models by name: how much they take and give, and whether the
 
 How hard a model is to work: the effort and the thinking that may be asked of it, and what a model takes of both.
 
-What model calls cost: a dated table of list prices, and the arithmetic on it.
+What model calls cost: prices from a day on, and the arithmetic on them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -143,7 +143,13 @@ def _small(name: str, takes: Takes) -> ModelFacts:
     return ModelFacts(name=name, window=200_000, max_output=64_000, forces_tools=True, takes=takes)
 
 
-_TABLE = (
+KNOWN_MODELS = (
+    _current("claude-fable-5-2", _ALWAYS_THINKS, forces_tools=False),
+    _current("claude-fable-5-1", _ALWAYS_THINKS, forces_tools=False),
+    _large("claude-fable-5", _ALWAYS_THINKS).replace(forces_tools=False),
+    _current("claude-mythos-5-2", _ALWAYS_THINKS, forces_tools=False),
+    _current("claude-mythos-5-1", _ALWAYS_THINKS, forces_tools=False),
+    _large("claude-mythos-5", _ALWAYS_THINKS).replace(forces_tools=False),
     _current("claude-opus-5-5", _ALWAYS_THINKS, forces_tools=False),
     _current("claude-sonnet-5-5", _ALWAYS_THINKS, forces_tools=False),
     _current("claude-haiku-5-5", _THINKS, forces_tools=True),
@@ -152,11 +158,14 @@ _TABLE = (
     _large("claude-opus-4-7", _THINKS_IF_ASKED),
     _large("claude-opus-4-6", _THINKS_BOTH_WAYS),
     _small("claude-opus-4-5", _COUNTS_EFFORT),
+    _large("claude-sonnet-5", _THINKS),
+    _small("claude-sonnet-4-6", _THINKS_BOTH_WAYS).replace(window=1_000_000),
+    _small("claude-sonnet-4-5", _COUNTS),
     _small("claude-haiku-4-5", _COUNTS),
     ModelFacts(name="waystation-offline", window=200_000, max_output=UNKNOWN_MAX_OUTPUT, forces_tools=True),
 )
 """As the provider's pages on models, thinking and effort have it in October 2026."""
-_FACTS = {facts.name: facts for facts in _TABLE}
+_FACTS = {facts.name: facts for facts in KNOWN_MODELS}
 
 
 AT = "::"
@@ -218,7 +227,7 @@ def model_facts(model: str) -> ModelFacts:
     return ModelFacts(name=model, window=UNKNOWN_WINDOW, max_output=UNKNOWN_MAX_OUTPUT, forces_tools=False, known=False)
 
 
-PRICE_SOURCE = "the provider's published list prices, read in October 2026"
+PRICE_SOURCE = "the provider's published list prices, as genai-prices has them"
 SEARCHES = Decimal(10)
 """USD per thousand searches of the web, whatever the model that makes them."""
 
@@ -287,33 +296,8 @@ class Price(Value):
         return WorstRates(input=max(worst.input, longer.input), output=max(worst.output, longer.output))
 
 
-def _rates(given: str, output: str, cache_write: str, cache_read: str) -> Rates:
-    return Rates(
-        input=Decimal(given), output=Decimal(output), cache_write=Decimal(cache_write), cache_read=Decimal(cache_read)
-    )
-
-
-_OLDER_OPUS = _rates("5", "25", "6.25", "0.50")
-
-OFFLINE_PRICE = Price(
-    model=OFFLINE_MODEL, rates=_rates("0", "0", "0", "0"), source="it works on this machine, and nobody is paid"
-)
-PRICES: tuple[Price, ...] = (
-    Price(model="claude-opus-5-5", rates=_rates("4", "20", "5", "0.20")),
-    Price(model="claude-sonnet-5-5", rates=_rates("2", "10", "2.50", "0.20")),
-    Price(model="claude-sonnet-5-5", rates=_rates("2", "10", "2.50", "0.10"), since=date(2026, 10, 7)),
-    Price(
-        model="claude-haiku-5-5",
-        rates=_rates("0.10", "0.50", "0.125", "0.01"),
-        long_prompts=LongPrompts(over=100_000, rates=_rates("0.50", "2.50", "0.625", "0.05")),
-    ),
-    Price(model="claude-opus-5", rates=_OLDER_OPUS),
-    Price(model="claude-opus-4-8", rates=_OLDER_OPUS),
-    Price(model="claude-opus-4-7", rates=_OLDER_OPUS),
-    Price(model="claude-opus-4-6", rates=_OLDER_OPUS),
-    Price(model="claude-opus-4-5", rates=_OLDER_OPUS),
-    Price(model="claude-haiku-4-5", rates=_rates("1", "5", "1.25", "0.10")),
-)
+NOTHING = Rates(input=Decimal(0), output=Decimal(0), cache_write=Decimal(0), cache_read=Decimal(0))
+OFFLINE_PRICE = Price(model=OFFLINE_MODEL, rates=NOTHING, source="it works on this machine, and nobody is paid")
 
 
 def prices_of(models: Iterable[str], prices: Sequence[Price]) -> tuple[Price, ...]:

@@ -16,7 +16,7 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.approvals import REVIEW_PLAN
 from waystation.domain.budget import Account, RunTotals
 from waystation.domain.leg import RunRef
-from waystation.domain.models import PRICES, Price
+from waystation.domain.models import Price
 from waystation.domain.plan import (
     MAX_STEPS,
     PLANNING_ID,
@@ -122,7 +122,7 @@ class ReviewRequest(Value):
     """What it may spend."""
     may_send_back: bool
     """Whether the writer shall be told what was found."""
-    prices: tuple[Price, ...] = PRICES
+    prices: tuple[Price, ...] = ()
 
 
 class Reviewed(Value):
@@ -227,7 +227,7 @@ class RevisionRequest(Value):
     """For how many new steps there is budget."""
     denied: bool = False
     """A person did not agree to it: the plan that it changed is to hold again."""
-    prices: tuple[Price, ...] = PRICES
+    prices: tuple[Price, ...] = ()
 
 
 def revision_due(state: TaskState, terms: TaskTerms) -> bool:
