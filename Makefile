@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 PLATFORMS := x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu aarch64-apple-darwin
 PYTEST := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
-PYTHONS := 3.11 3.12 3.13 3.14
+PYTHONS := 3.11 3.12 3.13
 OTHER_PYTHONS := 3.12 3.13
 # The oldest macOS for which everything, tests included, has wheels.
 MACOS := 14.0
@@ -107,7 +107,7 @@ clean: ## Remove the environments and every cache
 	rm -rf .venv .venv-3.* .local-model .uv .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(STAMP): requirements.lock pyproject.toml | $(UV)
-	$(UV) venv --quiet --allow-existing --python '>=3.11' .venv && $(UV) pip sync --quiet --require-hashes --python $(BIN)/python requirements.lock && $(UV) pip install --quiet --no-deps --python $(BIN)/python --editable . && touch $@
+	$(UV) venv --quiet --allow-existing --python '>=3.11,<3.14' .venv && $(UV) pip sync --quiet --require-hashes --python $(BIN)/python requirements.lock && $(UV) pip install --quiet --no-deps --python $(BIN)/python --editable . && touch $@
 
 .uv/bin/uv:
 	python3 -m venv .uv && .uv/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9,<1'
