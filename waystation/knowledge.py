@@ -20,7 +20,9 @@ from waystation.adapters.clock import utc_now
 from waystation.adapters.embeddings.http import HttpEmbedder, Vendor, endpoint_of
 from waystation.adapters.embeddings.local import E5Embedder, FastEmbedder, NoEmbedder, best_embedder
 from waystation.adapters.keys import Sealer
-from waystation.adapters.presidio.redactor import SHORT_TYPES, PresidioRedactor, fingerprint, key_check
+from waystation.adapters.presidio.keys import key_check
+from waystation.adapters.presidio.placeholders import SHORT_TYPES, fingerprint
+from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.presidio.rules import COUNTRIES, NO_RULES, Rules, checked_countries, models_for, read_own_rules
 from waystation.agents.redaction import Originals, TextRedactor
 from waystation.domain.privacy import NAME_TYPES, Policy, RedactionRules

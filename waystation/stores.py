@@ -15,7 +15,7 @@ from temporalio.converter import DataConverter
 
 from waystation.adapters.clock import utc_now
 from waystation.adapters.keys import Purpose, Sealer, Sealers
-from waystation.adapters.presidio.redactor import find_key, key_check, key_from_hex
+from waystation.adapters.presidio.keys import find_key, key_check, key_from_hex
 from waystation.adapters.store import AtRest, SqlStore
 from waystation.adapters.store.engine import Database, parsed_url, to_its_end, translated
 from waystation.adapters.store.resealing import reseal

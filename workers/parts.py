@@ -17,7 +17,8 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from activities.attempts import present_attempt, tell
 from waystation.adapters.clock import utc_now
 from waystation.adapters.documents.search import Bm25DocumentSearch, passages_of
-from waystation.adapters.presidio.redactor import fingerprint, key_check
+from waystation.adapters.presidio.keys import key_check
+from waystation.adapters.presidio.placeholders import fingerprint
 from waystation.adapters.store.sql_store import SqlStore
 from waystation.agents.archive import Archive, Librarian, Recollection
 from waystation.agents.charges import MeteredModel

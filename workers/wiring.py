@@ -133,7 +133,7 @@ async def _fed(target: TraceTarget, settings: Settings, store: SqlStore, parts: 
 def _people(settings: Settings, parts: Parts) -> "KnownPeople | None":
     """Whom spans do not name; None where the policy has names shown."""
     from waystation.adapters.presidio.people import ORDINARY_WORDS  # noqa: PLC0415
-    from waystation.adapters.presidio.redactor import fingerprint  # noqa: PLC0415
+    from waystation.adapters.presidio.placeholders import fingerprint  # noqa: PLC0415
     from waystation.adapters.traces import KnownPeople  # noqa: PLC0415  it loads the SDK
 
     if parts.vault is None or treatment(Place.TITLE, parts.redacted.rules.policy) < Treatment.NAMES:

@@ -19,7 +19,8 @@ from benchmarks.privacy.values import PRIVATE, Values
 from tests.agents.office import NOON, MovingClock, Office, use
 from tests.attacks.structures import STRUCTURES, Structure
 from waystation.adapters.keys import Sealer
-from waystation.adapters.presidio.redactor import PresidioRedactor, fingerprint
+from waystation.adapters.presidio.placeholders import fingerprint
+from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.store import SqlStore
 from waystation.adapters.tables.engine import DuckDbTables
 from waystation.agents.columns import ColumnRedactor

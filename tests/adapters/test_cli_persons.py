@@ -10,7 +10,7 @@ import pytest
 
 from tests.ended_tasks import row_of
 from waystation.adapters.clock import utc_now
-from waystation.adapters.presidio.redactor import fingerprint, placeholder
+from waystation.adapters.presidio.placeholders import fingerprint, placeholder
 from waystation.cli.console import BAD_USAGE, OK, UNREACHABLE, WORK_FAILED
 from waystation.cli.main import run
 from waystation.cli.privacy import Wish, chosen, receipt_text

@@ -15,7 +15,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from tests.adapters.stand_ins import StandInSession, StandInTask
 from tests.end_to_end.shell import Shell, until
 from waystation.adapters.clock import utc_now
-from waystation.adapters.presidio.redactor import key_check
+from waystation.adapters.presidio.keys import key_check
 from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.connect import Target, connect
 from waystation.cli.console import BAD_USAGE, exit_code, sentence

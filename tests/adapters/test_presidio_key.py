@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from waystation.adapters.presidio.redactor import key_check, key_from_hex, load_or_create_key
+from waystation.adapters.presidio.keys import key_check, key_from_hex, load_or_create_key
 from waystation.domain.errors import BadInput
 
 KEY = "0123456789abcdef" * 4

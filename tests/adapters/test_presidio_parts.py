@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from waystation.adapters.presidio.engines import CHUNK_CHARACTERS, chunk_spans
 from waystation.adapters.presidio.finds import Found, without_overlaps
-from waystation.adapters.presidio.redactor import RedactionCache, load_or_create_key
+from waystation.adapters.presidio.keys import load_or_create_key
+from waystation.adapters.presidio.redactor import RedactionCache
 from waystation.adapters.presidio.search import NameFilter
 from waystation.domain.privacy import Redacted, Span, Treatment
 

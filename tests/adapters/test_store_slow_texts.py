@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from tests.adapters.conftest import store_clock
 from tests.store_contract.values import request, row
-from waystation.adapters.presidio.redactor import fingerprint
+from waystation.adapters.presidio.placeholders import fingerprint
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.schema import slow_texts
 from waystation.agents.redaction import Endurance, TextRedactor

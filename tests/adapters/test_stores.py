@@ -9,7 +9,7 @@ import pytest
 
 from tests.readers import TASK_1
 from waystation.adapters.clock import utc_now
-from waystation.adapters.presidio.redactor import key_check
+from waystation.adapters.presidio.keys import key_check
 from waystation.adapters.store import migrate, store_status
 from waystation.adapters.store.engine import Database
 from waystation.adapters.store.texts import content_hash

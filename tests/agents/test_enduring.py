@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from waystation.adapters.presidio.redactor import PresidioRedactor, fingerprint
+from waystation.adapters.presidio.placeholders import fingerprint
+from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.presidio.rules import Rules, read_own_rules
 from waystation.agents.redaction import NEEDED, PAID, Endurance, TextRedactor
 from waystation.domain.errors import RedactionFailed, TextGivenUp, TextHeldBack, TextNotRedacted

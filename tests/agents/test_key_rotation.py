@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.readers import ANYONE, TASK_1
-from waystation.adapters.presidio.redactor import key_check
+from waystation.adapters.presidio.keys import key_check
 from waystation.domain.errors import BadInput
 from waystation.domain.privacy import Place
 from waystation.knowledge import redactor_of

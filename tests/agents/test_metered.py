@@ -13,7 +13,7 @@ from tests.agents.office import NAME, NOON, SECRET, TASK, Office
 from tests.prices import PRICES
 from tests.readers import ANYONE
 from waystation.adapters.keys import Sealer
-from waystation.adapters.presidio.redactor import fingerprint
+from waystation.adapters.presidio.placeholders import fingerprint
 from waystation.agents.charges import Affordable, CallKey, TooDear
 from waystation.agents.redaction import Originals, TextRedactor, restored
 from waystation.domain.amount import Limit

@@ -14,7 +14,8 @@ from tests.agents.office import NOON, TASK, Office, use
 from tests.agents.test_publisher import DRAFT, PROGRESS
 from tests.readers import ANYONE
 from waystation.adapters.keys import Sealer
-from waystation.adapters.presidio.redactor import PresidioRedactor, fingerprint
+from waystation.adapters.presidio.placeholders import fingerprint
+from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.presidio.rules import Rules
 from waystation.adapters.store.vault import SqlVault
 from waystation.agents.publisher import Publisher

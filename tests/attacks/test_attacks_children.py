@@ -21,7 +21,8 @@ from tests.attacks.hostile_search import BABBLES, DIES, FOUND, HOLDS, LIES
 from tests.running import until
 from waystation.adapters.documents.reader import READER, ChildReader
 from waystation.adapters.documents.sources import load_documents
-from waystation.adapters.presidio.redactor import PresidioRedactor, fingerprint
+from waystation.adapters.presidio.placeholders import fingerprint
+from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.tables.engine import DuckDbTables
 from waystation.adapters.temporal.dev_server import running_dev_server
 from waystation.agents.redaction import Endurance, TextRedactor

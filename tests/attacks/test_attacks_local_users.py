@@ -20,7 +20,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from tests.crew import Crew, tight
 from tests.readers import ANYONE
 from tests.running import KEY, Counter, Watched, at_work, dev_server, request, until
-from waystation.adapters.presidio.redactor import load_or_create_key
+from waystation.adapters.presidio.keys import load_or_create_key
 from waystation.adapters.temporal.codec import OPENED, SealKeeping
 from waystation.adapters.temporal.dev_server import lock_folder
 from waystation.cli.doctor import reach

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from tests.agents.office import NOON, TENANT, MovingClock, Office, use
 from tests.readers import ANYONE
 from waystation.adapters.keys import Sealer
-from waystation.adapters.presidio.redactor import fingerprint
+from waystation.adapters.presidio.placeholders import fingerprint
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.vault import SqlVault
 from waystation.agents.redaction import GRANTED, Originals, TextRedactor, restored

@@ -16,7 +16,8 @@ from tests.agents.office import NOON, Office, use
 from tests.attacks.structures import OTHER, STRUCTURES, THIRD, Structure
 from tests.attacks.structures import PASSWORD as PLANTED
 from waystation.adapters.keys import Sealer
-from waystation.adapters.presidio.redactor import PresidioRedactor, fingerprint
+from waystation.adapters.presidio.placeholders import fingerprint
+from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.presidio.rules import Rules
 from waystation.adapters.tables import engine_child
 from waystation.adapters.tables.engine import Answered, DuckDbTables, EngineRequest

@@ -20,7 +20,7 @@ from tests.adapters.test_store_events import taken
 from tests.store_contract.values import charge, intent, question, request, row
 from waystation.adapters.clock import utc_now
 from waystation.adapters.keys import Sealer
-from waystation.adapters.presidio.redactor import fingerprint
+from waystation.adapters.presidio.placeholders import fingerprint
 from waystation.adapters.store import SqlStore
 from waystation.adapters.traces import AttemptTraces, KnownPeople, SpanMaker, TraceFeed, trace_resource
 from waystation.agents.redaction import Originals, TextRedactor, redactor_for

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.adapters.mcp_workshop import workshop
-from waystation.adapters.presidio.redactor import key_check
+from waystation.adapters.presidio.keys import key_check
 from waystation.cli.main import run
 from waystation.domain.errors import BadInput
 from waystation.settings import Settings

@@ -12,7 +12,7 @@ from tests.crew import Call, Crew, Gate
 from tests.readers import ANYONE
 from tests.running import TENANT, Counter, opened_parts, request, until, working
 from tests.workflows_live.test_live_forget import in_files, remember
-from waystation.adapters.presidio.redactor import fingerprint, placeholder
+from waystation.adapters.presidio.placeholders import fingerprint, placeholder
 from waystation.adapters.temporal.orders import STEPS
 from waystation.client import Client
 from waystation.client.persons import searching

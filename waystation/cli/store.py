@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from waystation.adapters.clock import utc_now
-from waystation.adapters.presidio.redactor import key_check
+from waystation.adapters.presidio.keys import key_check
 from waystation.adapters.store import SqlStore, migrate, store_status
 from waystation.cli.console import OK, WORK_FAILED, confirmed, print_json, print_text
 from waystation.cli.options import JsonOption

@@ -9,7 +9,7 @@ from temporalio.client import Client as TemporalClient
 from temporalio.service import RPCError
 
 from waystation.adapters.presidio.finds import SECRET
-from waystation.adapters.presidio.redactor import placeholder
+from waystation.adapters.presidio.placeholders import placeholder
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.vault import SqlVault
 from waystation.adapters.temporal.connect import connect_as_person, find_target

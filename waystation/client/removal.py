@@ -12,7 +12,7 @@ from datetime import datetime
 
 from temporalio.service import RPCError
 
-from waystation.adapters.presidio.redactor import fingerprint
+from waystation.adapters.presidio.placeholders import fingerprint
 from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.connect import connect_as_person, find_target
 from waystation.adapters.temporal.orders import erase_person, forget_tasks, last_erasure, running

@@ -17,7 +17,7 @@ from presidio_analyzer.predefined_recognizers.generic.iban_patterns import regex
 
 from waystation.adapters.presidio.assignments import CARD, lower
 from waystation.adapters.presidio.formats import FormatRecognizer, Hinted, Hit
-from waystation.adapters.presidio.redactor import ENCODED_AT, ENCODED_DOT, plain_address
+from waystation.adapters.presidio.placeholders import ENCODED_AT, ENCODED_DOT, plain_address
 from waystation.patterns import proven, transient
 
 _REMEMBERED = 1_024

@@ -3,33 +3,21 @@
 Whoever searches gives places in the text alone; the key of the placeholders never leaves this process.
 
 Results of earlier redactions: agents send the same results and messages again and again.
-
-Placeholders: the same value of the same type has the same one within a tenant, and another one elsewhere.
-
-The key from which placeholders are derived: without it they can be neither forged nor guessed back.
 """
 
 import asyncio
 import hashlib
-import hmac
-import os
-import re
-import secrets
-import stat
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
-from pathlib import Path
-from types import MappingProxyType
 
 from waystation.adapters.presidio.children import Children, LocalSearch
-from waystation.adapters.presidio.finds import Found, folded, masked, repeated, without_overlaps, without_unseen
+from waystation.adapters.presidio.finds import Found, masked, repeated, without_overlaps
+from waystation.adapters.presidio.placeholders import placeholder
 from waystation.adapters.presidio.rules import Rules
 from waystation.adapters.presidio.stretches import Lane, SearchedStretch, Searcher, Stretch, TimeLimit
-from waystation.domain.errors import BadInput, RedactionFailed, TextNotRedacted
-from waystation.domain.privacy import NAME_TYPES, Place, Redacted, Span, Treatment, treatment, with_placeholders
-from waystation.files import private_folder
-from waystation.patterns import proven
+from waystation.domain.errors import RedactionFailed, TextNotRedacted
+from waystation.domain.privacy import Place, Redacted, Span, Treatment, treatment, with_placeholders
 
 _Key = tuple[bytes, Treatment, str]
 
@@ -69,75 +57,6 @@ class RedactionCache:
 
 def _key(text: str, wanted: Treatment, tenant: str) -> _Key:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), wanted, tenant
-
-
-SHORT_TYPES = MappingProxyType(
-    {
-        "PERSON": "PERSON",
-        "LOCATION": "LOCATION",
-        "EMAIL_ADDRESS": "EMAIL",
-        "PHONE_NUMBER": "PHONE",
-        "CREDIT_CARD": "CARD",
-        "IBAN_CODE": "IBAN",
-        "US_SSN": "SSN",
-        "PASSPORT": "PASSPORT",
-        "DE_PASSPORT": "PASSPORT",
-        "ES_PASSPORT": "PASSPORT",
-        "IT_PASSPORT": "PASSPORT",
-        "BANK_ACCOUNT": "ACCOUNT",
-        "DRIVER_LICENSE": "LICENCE",
-        "UK_DRIVING_LICENCE": "LICENCE",
-        "CRYPTO": "WALLET",
-        "IP_ADDRESS": "IP",
-        "MAC_ADDRESS": "MAC",
-        "SECRET": "SECRET",
-    }
-)
-"""Types as recognisers name them, and as they stand in a placeholder, where that is another name."""
-
-_HEX_DIGITS = 12
-_VERBATIM = frozenset({"SECRET", "WALLET"})
-_WORDS = frozenset({"PERSON", "LOCATION", "EMAIL", "IP"})
-ENCODED_AT = r"(?:\\{1,2}(?:u0040|x40)|&(?:amp;)?(?:#0{0,4}64|#x0{0,4}40|commat);)"
-ENCODED_DOT = r"(?:\\{1,2}(?:u002e|x2e)|&(?:amp;)?(?:#0{0,4}46|#x0{0,4}2e|period);)"
-"""As JSON, programs and HTML write them."""
-_AT, _DOT = (
-    proven(rf"\s?[\[(]\s?{word}\s?[\])]\s?|{encoded}", re.IGNORECASE)
-    for word, encoded in (("(?:at|@)", ENCODED_AT), (r"(?:dot|\.)", ENCODED_DOT))
-)
-_JOINTS = proven(r"%20|[_~+,/]")
-"""Names of files join the words of a name: it is the same one."""
-_NO_LETTER_OR_DIGIT = proven(r"[\W_]+")
-
-
-def placeholder(key: bytes, tenant: str, short_type: str, value: str) -> str:
-    """`<PERSON_7f3a2c91d04e>`: the first 48 bits of the fingerprint."""
-    return f"<{short_type}_{fingerprint(key, tenant, short_type, value)[:_HEX_DIGITS]}>"
-
-
-def fingerprint(key: bytes, tenant: str, short_type: str, value: str) -> str:
-    """HMAC-SHA256 over tenant, type and the value in its normal form, in hex."""
-    parts = "\x00".join((tenant, short_type, _normal(short_type, value)))
-    return hmac.new(key, parts.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
-
-
-def _normal(short_type: str, value: str) -> str:
-    if short_type in _VERBATIM:
-        value = without_unseen(value)
-        return value.lower() if short_type == "WALLET" and value.startswith("0x") else value
-    value = folded(value)
-    if short_type == "EMAIL":
-        value = plain_address(value)
-    if short_type in NAME_TYPES:
-        value = _JOINTS.sub(" ", value)
-    if short_type in _WORDS:
-        return " ".join(value.casefold().split())
-    return _NO_LETTER_OR_DIGIT.sub("", value).casefold()
-
-
-def plain_address(value: str) -> str:
-    """A mail address with @ and dots, however it is written: `bob%40example.com`, `bob [at] example (dot) com`."""
-    return _DOT.sub(".", _AT.sub("@", value.replace("%40", "@")))
 
 
 REDACTION_SECONDS = 60.0
@@ -260,69 +179,3 @@ class PresidioRedactor:
 
 def _masked(text: str, finds: Iterable[Found]) -> str:
     return masked(text, without_overlaps(text, finds))
-
-
-KEY_BYTES = 32
-CHECK_CHARACTERS = 16
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
-
-
-def key_from_hex(text: str) -> bytes:
-    """The key of 32 bytes that a person wrote in hex. Raises BadInput, which does not show the text."""
-    try:
-        key = bytes.fromhex(text)
-    except ValueError:
-        key = b""
-    if len(key) != KEY_BYTES:
-        raise BadInput(
-            f"the key must be {KEY_BYTES} bytes, written as {2 * KEY_BYTES} hexadecimal digits: `openssl rand -hex "
-            f"{KEY_BYTES}` makes one; set WAYSTATION_KEY to the same for all workers that share a store"
-        )
-    return key
-
-
-def find_key(in_hex: str | None, path: Path) -> bytes:
-    """The key that is given, else the one at `path`, made there where it is missing. Raises BadInput, OSError."""
-    return load_or_create_key(path) if in_hex is None else key_from_hex(in_hex)
-
-
-def key_check(key: bytes) -> str:
-    """16 hexadecimal digits by which two workers see whether their keys are equal, and nobody learns a key."""
-    return hmac.digest(key, b"waystation: is it the same key?", "sha256").hex()[:CHECK_CHARACTERS]
-
-
-def load_or_create_key(path: Path) -> bytes:
-    """The key of 32 bytes at `path`, created with mode 0600 where there is none.
-
-    Two processes that start at once get the same key: each writes a file of its own, and the one that is linked to
-    the path first stays. Raises OSError, ValueError for a file that is not a key, and BadInput for one that others
-    may use: they may have it already, so nothing is mended in silence.
-    """
-    if not path.exists():
-        _create(path)
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if mode & _OTHERS:
-        raise BadInput(
-            f"the key file {path} has mode {mode:04o}, so that others on this machine can use it: `chmod 600 {path}`; "
-            "if somebody may have read it, replace the key (docs/privacy.md)"
-        )
-    key = path.read_bytes()
-    if len(key) != KEY_BYTES:
-        raise ValueError(f"{path} is not a redaction key: {len(key)} bytes instead of {KEY_BYTES}")
-    return key
-
-
-def _create(path: Path) -> None:
-    private_folder(path.parent)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(secrets.token_bytes(KEY_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
-        path.hardlink_to(draft)
-    except FileExistsError:
-        pass  # another process was first: its key counts
-    finally:
-        draft.unlink()

@@ -55,7 +55,7 @@ from waystation.adapters.presidio.people import (
     unaccented,
     without_names,
 )
-from waystation.adapters.presidio.redactor import SHORT_TYPES
+from waystation.adapters.presidio.placeholders import SHORT_TYPES
 from waystation.adapters.presidio.rules import Rules
 from waystation.adapters.presidio.secrets import SecretRecognizer, hits_of_the_whole
 from waystation.domain.errors import RedactionFailed
