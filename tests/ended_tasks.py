@@ -40,9 +40,8 @@ async def keep_ended_task(settings: Settings, request_id: str = "r1") -> str:
     row = row_of(asked, settings, await store.store_id())
     await store.register(row, (SourceDocument(name="a.md", text="# A\n"),))
     steps = (StepProgress(id="writing", role="writing", state="partial", legs=1, usage=Usage()),)
-    over = as_stored(row, TaskPhase.PARTIAL).model_copy(
-        update={"steps": steps, "report": await store.put_text("# Report", row.ref.reader)}
-    )
+    report = await store.put_text("# Report", row.ref.reader)
+    over = as_stored(row, TaskPhase.PARTIAL).replace(steps=steps, report=report)
     await store.finish(row.ref.task_id, over)
     await store.aclose()
     return row.ref.task_id

@@ -170,8 +170,8 @@ class QdrantStub:
         config = info.config
         if self.is_indexed_otherwise and config.metadata and "kept_in" not in config.metadata:
             told = {**config.metadata, "indexing": 0}
-            config = config.model_copy(update={"metadata": told})
-        return info.model_copy(update={"payload_schema": self._indexes.get(name, {}), "config": config})
+            config = config.__replace__(metadata=told)
+        return info.__replace__(payload_schema=self._indexes.get(name, {}), config=config)
 
     def _create(self, name: str, wanted: models.CreateCollection) -> bool:
         self._indexes.setdefault(name, {})

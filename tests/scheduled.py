@@ -52,11 +52,10 @@ class Office:
         (self.docs / "bar.md").write_text(BAR.format(depth=depth))
         (self.docs / "light.md").write_text(LIGHT)
 
-    def wish(self, name: str = "weekly", **changes: object) -> ScheduleWish:
+    def wish(self) -> ScheduleWish:
         """The question of every Monday."""
         asked = TaskRequest(question=QUESTION, tenant=TENANT, session="S", request_id="r", budget=BUDGET)
-        given = {"name": name, "request": asked, "paths": (str(self.docs),), "timing": Timing(cron="0 7 * * 1")}
-        return ScheduleWish.model_validate({**given, **changes})
+        return ScheduleWish(name="weekly", request=asked, paths=(str(self.docs),), timing=Timing(cron="0 7 * * 1"))
 
     async def week(self, week: int, name: str = "weekly") -> KnownSchedule:
         """The run of that Monday, to its end."""

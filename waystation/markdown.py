@@ -355,8 +355,7 @@ class _Reader:
                 case "link":
                     yield from self._marked(node.children, self._linked(node, marks))
                 case _:
-                    if words := self._words(node):
-                        yield marks.model_copy(update=words)
+                    yield self._worded(node, marks)
 
     @staticmethod
     def _linked(node: SyntaxTreeNode, marks: Inline) -> Inline:
@@ -365,21 +364,21 @@ class _Reader:
         fits = len(address) <= _LONGEST_ADDRESS  # no typesetter takes those of any length
         return marks.replace(address=address) if leads_out and fits else marks
 
-    def _words(self, node: SyntaxTreeNode) -> dict[str, str | int | bool]:
+    def _worded(self, node: SyntaxTreeNode, marks: Inline) -> Inline:
         match node.type:
             case "softbreak":
-                return {"text": " "}
+                return marks.replace(text=" ")
             case "hardbreak":
-                return {"text": "\n"}
+                return marks.replace(text="\n")
             case "code_inline":
-                return {"text": node.content, "code": True}
+                return marks.replace(text=node.content, code=True)
             case "citation":
                 (citation,) = citations_in(node.content)
-                return {"source": self.numbering.number(citation), "address": ""}
+                return marks.replace(source=self.numbering.number(citation), address="")
             case "image":
-                return {"text": plain(f"{node.content} ({node.attrs.get('src', '')})"), "address": ""}
+                return marks.replace(text=plain(f"{node.content} ({node.attrs.get('src', '')})"), address="")
             case _:
-                return {"text": plain(node.content)}
+                return marks.replace(text=plain(node.content))
 
 
 def as_html(markdown: str) -> str:

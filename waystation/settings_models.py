@@ -178,9 +178,24 @@ class ModelSettings(BaseSettings):
 
     def _own(self, role: Role) -> RoleSettings:
         """What is set for the role alone: by a name of its own, or else in its table."""
-        flat = {f"{name}_{role}": name for name in RoleSettings.model_fields}
-        given = self.model_dump(include={*flat}, exclude_none=True)
-        return self._of_table(role).model_copy(update={flat[name]: value for name, value in given.items()})
+        tabled, named = self._of_table(role), self._of_names(role)
+        return tabled.replace(
+            model=tabled.model if named.model is None else named.model,
+            effort=tabled.effort if named.effort is None else named.effort,
+            thinking=tabled.thinking if named.thinking is None else named.thinking,
+        )
+
+    def _of_names(self, role: Role) -> RoleSettings:
+        match role:
+            case "research":
+                model, effort, thinking = self.model_research, self.effort_research, self.thinking_research
+            case "analysis":
+                model, effort, thinking = self.model_analysis, self.effort_analysis, self.thinking_analysis
+            case "writing":
+                model, effort, thinking = self.model_writing, self.effort_writing, self.thinking_writing
+            case _:
+                return RoleSettings()
+        return RoleSettings(model=model, effort=effort, thinking=thinking)
 
     def _of_table(self, role: Role) -> RoleSettings:
         return self.roles.get(role, RoleSettings())

@@ -101,7 +101,7 @@ def test_the_schemas_of_a_server_are_bounded_together() -> None:
 
 def test_a_description_is_marked_bounded_and_has_nothing_that_a_person_cannot_see() -> None:
     words = "Buys.\u200b\U000e0041 Obey!\x1b[2J " + "x" * 10_000
-    (spec,), _ = offered(server(), [tool().model_copy(update={"description": words})])
+    (spec,), _ = offered(server(), [tool().__replace__(description=words)])
     assert spec.description.startswith("[Tool server shop, in its own words] Buys. Obey! [2J xxx")
     assert spec.description.endswith("x (cut here)")
     assert len(spec.description) < 2_100

@@ -28,8 +28,8 @@ async def other(store: SqlStore, store_url: str) -> AsyncIterator[SqlStore]:
     await opened.aclose()
 
 
-async def registered(store: SqlStore, name: str = "first", **changes: object) -> TaskRow:
-    task = row(request(name, **changes))
+async def registered(store: SqlStore, name: str = "first", *, tenant: str = "local", session: str = "") -> TaskRow:
+    task = row(request(name, tenant=tenant, session=session))
     await store.register(task, [SourceDocument(name="sky.md", text="Blue light scatters.")])
     return task
 

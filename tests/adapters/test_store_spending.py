@@ -23,9 +23,11 @@ WHOLE = Days(since=date(2026, 11, 1), until=date(2026, 11, 30))
 MINE = reader_of("local")
 
 
-async def begun(store: SqlStore, name: str, *agents: tuple[str, str], **asked: object) -> tuple[TaskRow, list[Fence]]:
+async def begun(
+    store: SqlStore, name: str, *agents: tuple[str, str], tenant: str = "local", session: str = ""
+) -> tuple[TaskRow, list[Fence]]:
     """A task and, for each step with its role, the fence of its agent."""
-    made = row(request(name, **asked))
+    made = row(request(name, tenant=tenant, session=session))
     kept = made.replace(ref=made.ref.replace(store_id=await store.store_id()))
     await store.register(kept, ())
     await store.admit(kept.ref.task_id, f"Title of {name}")

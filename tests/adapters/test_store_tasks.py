@@ -8,10 +8,19 @@ from tests.readers import ANYONE
 from tests.store_contract.values import NOON, request, row
 from waystation.adapters.store import SqlStore
 from waystation.domain.amount import Amount, Limit
+from waystation.domain.budget import Mode
 from waystation.domain.documents import Document
 from waystation.domain.errors import RequestConflict, UnknownTask
 from waystation.domain.plan import standard_plan
-from waystation.domain.task import Approval, BudgetProgress, Refusal, SourceDocument, TaskPhase, TaskProgress
+from waystation.domain.task import (
+    Approval,
+    BudgetProgress,
+    Refusal,
+    SourceDocument,
+    TaskPhase,
+    TaskProgress,
+    TaskRequest,
+)
 
 SKY = SourceDocument(name="sky.md", text="Blue light\nscatters most.\n")
 PENDING = Approval(request_id="ask-1", agent="research-1", asked=Amount(tokens=1_000), requested_at=NOON)
@@ -25,7 +34,7 @@ def progress(phase: TaskPhase) -> TaskProgress:
 
 
 async def test_a_registered_task_comes_back_as_it_was_given(store: SqlStore) -> None:
-    task = row(request(instructions="Only physics", accept=("two sources",), window=50_000))
+    task = row(request().replace(instructions="Only physics", accept=("two sources",), window=50_000))
     assert await store.register(task, [SKY])
     assert await store.task(task.ref.task_id, ANYONE) == task
 
@@ -41,20 +50,19 @@ async def test_the_same_request_is_one_task_whatever_terms_the_software_gives_it
 @pytest.mark.parametrize(
     "other",
     [
-        {"question": "Why is it dark at night?"},
-        {"instructions": "In one sentence"},
-        {"accept": ("a figure",)},
-        {"budget": {"tokens": 5_000}},
-        {"agent_budget": {"tokens": 5_000}},
-        {"mode": "hard"},
-        {"window": 20_000},
+        pytest.param(request().replace(question="Why is it dark at night?"), id="question"),
+        pytest.param(request().replace(instructions="In one sentence"), id="instructions"),
+        pytest.param(request().replace(accept=("a figure",)), id="accept"),
+        pytest.param(request().replace(budget=Limit(tokens=5_000)), id="budget"),
+        pytest.param(request().replace(agent_budget=Limit(tokens=5_000)), id="agent_budget"),
+        pytest.param(request().replace(mode=Mode.HARD), id="mode"),
+        pytest.param(request().replace(window=20_000), id="window"),
     ],
-    ids=lambda other: next(iter(other)),
 )
-async def test_a_request_id_with_other_content_is_refused(store: SqlStore, other: dict[str, object]) -> None:
+async def test_a_request_id_with_other_content_is_refused(store: SqlStore, other: TaskRequest) -> None:
     await store.register(row(request()), [SKY])
     with pytest.raises(RequestConflict, match=r"^the request id 'first' was used in this session before.*new request"):
-        await store.register(row(request("first", **other)), [SKY])
+        await store.register(row(other), [SKY])
 
 
 async def test_a_request_id_with_other_documents_is_refused_and_leaves_no_trace(store: SqlStore) -> None:

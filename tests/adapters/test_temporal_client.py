@@ -213,8 +213,8 @@ async def test_a_task_that_has_ended_is_read_from_the_store_with_its_run_where_t
         submitted = await client.submit(asked(), DOCUMENTS)
     store = await SqlStore.open(Settings(home=tmp_path).database_url, utc_now)
     row = await store.task(submitted.task_id, ANYONE)
-    over = (await client.progress(submitted.task_id)).progress.model_copy(
-        update={"phase": TaskPhase.PARTIAL, "report": await store.put_text("# Report", row.ref.reader)}
+    over = (await client.progress(submitted.task_id)).progress.replace(
+        phase=TaskPhase.PARTIAL, report=await store.put_text("# Report", row.ref.reader)
     )
     await store.finish(submitted.task_id, over)
     row = await store.task(submitted.task_id, ANYONE)

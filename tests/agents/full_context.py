@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from tests.agents.office import NAME, Office
 from tests.unit.histories import calls, prose, research, results
 from waystation.agents.roles import prompt
+from waystation.domain.amount import Limit
 from waystation.domain.budget import Usage
 from waystation.domain.compaction.history import view
 from waystation.domain.compaction.outcome import CompactionOutcome
@@ -37,10 +38,19 @@ async def request_size(office: Office) -> int:
     return request_tokens(fixed_tokens(prompt("research"), tools), view(await office.transcript()))
 
 
-async def compressed(office: Office, model: ScriptedModel, **changes: object) -> CompactionOutcome:
+async def compressed(
+    office: Office,
+    model: ScriptedModel,
+    *,
+    known_records: int = 0,
+    give_up_summary: bool = False,
+    limit: Limit | None = None,
+) -> CompactionOutcome:
     office.model = model
-    tokens = {"request_tokens": await request_size(office), **changes}
-    return await office.condenser.compress(office.compaction(0).model_copy(update=tokens))
+    request = office.compaction(await request_size(office))
+    return await office.condenser.compress(
+        request.replace(known_records=known_records, give_up_summary=give_up_summary, limit=limit or office.limit)
+    )
 
 
 def passages_of(office: Office) -> list[str]:

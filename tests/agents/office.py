@@ -29,7 +29,7 @@ from waystation.domain.compaction.tokens import Measure
 from waystation.domain.leg import AgentTerms, LegOutcome, LegRequest, RunRef
 from waystation.domain.plan import Plan, Step
 from waystation.domain.roles import Role
-from waystation.domain.task import SourceDocument, TaskRef, TaskRequest, TaskRow, TaskTerms, tenant_hash
+from waystation.domain.task import SourceDocument, TaskRef, TaskRequest, TaskRow, TaskTerms, own_session, tenant_hash
 from waystation.domain.transcript import Charge, Message, PromptPrefix, Record, ToolUse, Transcript
 from waystation.testing import ListMemory, ListMeter, PlainRedactor, ScriptedModel
 
@@ -49,6 +49,8 @@ TERMS = AgentTerms(
     model="claude-sonnet-5-5", condense_model="small", window=20_000, trigger=15_000, target=7_500, prices=PRICES
 )
 LIMIT = Limit(tokens=100_000)
+
+ASKED = TaskRequest(question="Why did it silt up?", request_id=TASK)
 
 
 class MovingClock:
@@ -126,10 +128,9 @@ class Office:
     """What backpressure made calls wait, in seconds; nobody really waits here."""
 
     async def open_task(
-        self, documents: Sequence[SourceDocument] = DOCUMENTS, plan: Plan | None = PLAN, **changes: object
+        self, documents: Sequence[SourceDocument] = DOCUMENTS, plan: Plan | None = PLAN, asked: TaskRequest = ASKED
     ) -> None:
-        """Register the task with its documents and its plan."""
-        asked = {"question": "Why did it silt up?", "request_id": self.task_id, **changes}
+        """Register the task with its documents and its plan. Its id is the request's."""
         terms = TaskTerms(
             budget=Limit(tokens=600_000),
             agent_budget=Limit(tokens=100_000),
@@ -138,7 +139,7 @@ class Office:
             plan_model="claude-sonnet-5-5",
             offline=self.offline,
         )
-        request = TaskRequest.model_validate(asked)
+        request = asked.replace(request_id=self.task_id, session=own_session(self.task_id))
         row = TaskRow(ref=self.ref, request=request, terms=terms, title="Why?", submitted_at=NOON)
         assert await self.store.register(row, documents)
         if plan is not None:
@@ -264,14 +265,7 @@ class Office:
                 await self.store.commit_reply(fence, transcript.version, message, charge)
             transcript = transcript.with_message(message)
 
-    def compaction(self, request_tokens: int, **changes: object) -> CompactionRequest:
-        return CompactionRequest.model_validate(
-            {
-                "run": self.run_ref(),
-                "terms": self.terms,
-                "limit": self.limit,
-                "request_tokens": request_tokens,
-                "known_records": 0,
-                **changes,
-            }
+    def compaction(self, request_tokens: int) -> CompactionRequest:
+        return CompactionRequest(
+            run=self.run_ref(), terms=self.terms, limit=self.limit, request_tokens=request_tokens, known_records=0
         )

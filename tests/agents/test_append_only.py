@@ -59,10 +59,10 @@ def moves(call_id: str, turn: int) -> ToolUse:
 class Run:
     """One agent with the real client of a server that binds thinking to its prefix."""
 
-    def __init__(self, office: Office, **terms: object) -> None:
+    def __init__(self, office: Office, *, turn_limit: int = 3, strategy: Strategy = "window") -> None:
         self.office = office
         office.limit = Limit(tokens=400_000)
-        office.terms = office.terms.model_copy(update={"model": MODEL, "turn_limit": 3, **terms})
+        office.terms = office.terms.replace(model=MODEL, turn_limit=turn_limit, strategy=strategy)
         self.server = StrictServer(self._answer)
         self.leg_number = 0
         self.ends = False
@@ -240,7 +240,7 @@ async def test_a_call_that_failed_is_asked_again_with_the_same_bytes_or_more(off
 async def test_tools_stay_between_compactions_and_follow_at_the_next(
     office: Office, before: ToolPolicy, after: ToolPolicy
 ) -> None:
-    run = Run(office, turn_limit=3)
+    run = Run(office)
     await run.leg(replace(office.desk, policy=before))
     await run.leg(replace(office.desk, policy=after))
     assert run.breaks == []

@@ -4,7 +4,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.agents.full_context import compressed, conversation, summary
-from tests.agents.office import TASK, Office, use
+from tests.agents.office import ASKED, TASK, Office, use
 from tests.agents.test_librarian import PILOT, shelf
 from tests.readers import ANYONE
 from tests.unit.histories import prose
@@ -54,7 +54,7 @@ async def context_of(office: Office, legs: int = 1) -> AgentContext:
 
 async def worked(office: Office) -> None:
     """A leg with a note, a procedure, a read and a failure."""
-    await office.open_task([HARBOUR], procedures=[SKILL])
+    await office.open_task([HARBOUR], asked=ASKED.replace(procedures=(SKILL,)))
     office.terms = office.terms.replace(turn_limit=1)
     calls = (
         use("take_note", "c1", text="It silted up.", document="harbour.md", first_line=1, last_line=1),

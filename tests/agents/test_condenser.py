@@ -121,7 +121,7 @@ async def test_old_results_that_can_be_read_again_are_masked_without_a_summary(o
 
 
 async def test_a_truncation_is_reported_the_same_by_a_retry(full: Office) -> None:
-    request = full.compaction(await request_size(full), give_up_summary=True)
+    request = full.compaction(await request_size(full)).replace(give_up_summary=True)
     first = await full.condenser.compress(request)
     assert first.status is Status.TRUNCATED
     assert await full.condenser.compress(request) == first
@@ -133,7 +133,8 @@ async def test_the_size_that_the_provider_counted_decides_not_the_estimate(offic
     estimated = await request_size(office)
     assert estimated < office.terms.trigger
     counted = round(estimated * 1.9)
-    outcome = await compressed(office, ScriptedModel([summary()]), request_tokens=counted)
+    office.model = ScriptedModel([summary()])
+    outcome = await office.condenser.compress(office.compaction(counted))
     assert outcome.status is Status.COMPRESSED
     assert outcome.tokens_before in {counted, counted + 1}
     assert outcome.tokens_after <= office.terms.target

@@ -36,10 +36,9 @@ class Team:
         return self.before.told, self.after.told
 
 
-async def automatic(office: Office, team: Team, *replies: ModelReply, **changes: object) -> CompactionOutcome:
+async def automatic(office: Office, team: Team, *replies: ModelReply) -> CompactionOutcome:
     office.model = ScriptedModel(replies)
-    request = office.compaction(await request_size(office), **changes)
-    return await team.condenser(office).compress(request)
+    return await team.condenser(office).compress(office.compaction(await request_size(office)))
 
 
 async def manual(office: Office, team: Team, *replies: ModelReply) -> EditOutcome:

@@ -27,8 +27,8 @@ ALL: tuple[Strategy, ...] = get_args(Strategy)
 SNAPSHOT = "<state_snapshot>\n<overall_goal>\nWhy it silted up.\n</overall_goal>\n</state_snapshot>"
 
 
-def by(office: Office, strategy: Strategy, **changes: object) -> Office:
-    office.terms = office.terms.model_copy(update={"strategy": strategy, **changes})
+def by(office: Office, strategy: Strategy) -> Office:
+    office.terms = office.terms.replace(strategy=strategy)
     return office
 
 
@@ -111,7 +111,8 @@ async def test_no_other_strategy_brings_files_back(office: Office, strategy: Str
 
 async def test_with_summaries_switched_off_the_oldest_half_is_hidden(full: Office) -> None:
     model = ScriptedModel([])
-    outcome = await compressed(by(full, "window", auto_compact=False), model)
+    full.terms = full.terms.replace(auto_compact=False)
+    outcome = await compressed(full, model)
     assert (outcome.status, model.calls) == (Status.TRUNCATED, 0)
 
 
@@ -150,7 +151,7 @@ async def worked(office: Office, strategy: Strategy) -> tuple[LegOutcome, list[S
             return ended, statuses
         if isinstance(ended, ContextFull):
             known = len((await office.transcript()).compactions)
-            full = office.compaction(ended.request_tokens, known_records=known, limit=request.limit)
+            full = office.compaction(ended.request_tokens).replace(known_records=known, limit=request.limit)
             statuses.append((await condenser.compress(full)).status)
     raise AssertionError(f"the agent did not hand in; its compactions: {statuses}")
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from inline_snapshot import snapshot
 
-from tests.agents.office import NAME, NOON, SECRET, TASK, TENANT, Office
+from tests.agents.office import ASKED, NAME, NOON, SECRET, TASK, TENANT, Office
 from waystation.agents.attempt import task_told
 from waystation.agents.contract import Room
 from waystation.agents.redaction import redactor_for
@@ -25,7 +25,9 @@ async def contract(office: Office, step_id: str = "research-1") -> str:
 
 
 async def test_a_contract_says_what_was_asked_and_what_there_is(bare_office: Office) -> None:
-    await bare_office.open_task(instructions="Be brief.", accept=["Names the year", "Cites sources"])
+    await bare_office.open_task(
+        asked=ASKED.replace(instructions="Be brief.", accept=("Names the year", "Cites sources"))
+    )
     assert await contract(bare_office) == snapshot("""\
 <task>
 <question>
@@ -66,7 +68,7 @@ async def test_a_contract_names_the_steps_that_it_builds_on(office: Office) -> N
 
 
 async def test_what_is_private_is_replaced_in_a_contract(bare_office: Office) -> None:
-    await bare_office.open_task(question=f"Whose key is {SECRET}?", instructions=f"Ask {NAME}.")
+    await bare_office.open_task(asked=ASKED.replace(question=f"Whose key is {SECRET}?", instructions=f"Ask {NAME}."))
     text = await contract(bare_office)
     assert SECRET not in text
     assert NAME in text

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.agents.office import NOON, TASK, TENANT, Office, use
+from tests.agents.office import ASKED, NOON, TASK, TENANT, Office, use
 from waystation.adapters.embeddings.local import WordLlamaEmbedder
 from waystation.agents.contract import HELD, NAMED_DOCUMENTS, Room
 from waystation.domain.compaction.tokens import estimate_text
@@ -35,7 +35,7 @@ def many(count: int) -> list[SourceDocument]:
 
 @pytest.mark.parametrize("window", [4_000, 6_000, 8_000, 16_000])
 async def test_a_contract_leaves_the_conversation_its_room(bare_office: Office, window: int) -> None:
-    await bare_office.open_task(many(300), procedures=[REVIEW, COOK])
+    await bare_office.open_task(many(300), asked=ASKED.replace(procedures=(REVIEW, COOK)))
     held = sum(SHARES[layer] for layer in HELD)
     others = 100 - SHARES[Layer.SYSTEM]  # prompt and tools are over their share, so the rest is shared by the others
     room = (limit_of(window) - FIXED) * (others - held) // others
@@ -52,14 +52,14 @@ async def test_names_of_documents_give_way_from_the_last_on(bare_office: Office)
 
 
 async def test_what_all_agents_of_a_task_share_comes_first(bare_office: Office) -> None:
-    await bare_office.open_task([EVIDENCE], procedures=[REVIEW], accept=["Brief"])
+    await bare_office.open_task([EVIDENCE], asked=ASKED.replace(procedures=(REVIEW,), accept=("Brief",)))
     text = await contract(bare_office)
     order = ["<question>", "<accept>", "<output>", "<documents", "<procedures", "<step", "</task>", "<procedure name"]
     assert sorted(order, key=text.index) == order
 
 
 async def test_procedures_are_listed_and_a_relevant_one_is_shown_whole(bare_office: Office) -> None:
-    await bare_office.open_task([EVIDENCE], procedures=[REVIEW, COOK])
+    await bare_office.open_task([EVIDENCE], asked=ASKED.replace(procedures=(REVIEW, COOK)))
     text = await contract(bare_office)
     assert "- research: How to do the research" in text
     assert "- cook: Baking bread at home" in text
@@ -70,7 +70,7 @@ async def test_procedures_are_listed_and_a_relevant_one_is_shown_whole(bare_offi
 
 async def test_in_a_small_window_a_procedure_is_only_named(bare_office: Office) -> None:
     long = GivenProcedure(name="research.md", text="# How to do the research\n" + "Start at the end. " * 200)
-    await bare_office.open_task([EVIDENCE], procedures=[long])
+    await bare_office.open_task([EVIDENCE], asked=ASKED.replace(procedures=(long,)))
     text = await contract(bare_office, 6_000)
     assert "- research: How to do the research" in text
     assert "Start at the end." not in text
@@ -78,17 +78,17 @@ async def test_in_a_small_window_a_procedure_is_only_named(bare_office: Office) 
 
 async def test_a_deadline_is_in_the_contract_where_one_was_set(bare_office: Office) -> None:
     by = datetime(2026, 11, 22, 7, 0, tzinfo=UTC)
-    await bare_office.open_task(unattended=Unattended(answer_by=by))
+    await bare_office.open_task(asked=ASKED.replace(unattended=Unattended(answer_by=by)))
     assert "<deadline>\n2026-11-22 07:00 UTC: from then on nobody is waited for" in await contract(bare_office)
 
 
 async def test_without_a_deadline_nothing_is_said_of_one(bare_office: Office) -> None:
-    await bare_office.open_task(unattended=Unattended(answer_by=NOON, then="wait"))
+    await bare_office.open_task(asked=ASKED.replace(unattended=Unattended(answer_by=NOON, then="wait")))
     assert "<deadline>" not in await contract(bare_office)
 
 
 async def test_agents_read_procedures_by_their_tool_alone(bare_office: Office) -> None:
-    await bare_office.open_task([EVIDENCE], procedures=[REVIEW])
+    await bare_office.open_task([EVIDENCE], asked=ASKED.replace(procedures=(REVIEW,)))
     agent = ScriptedModel([])
     run, terms = bare_office.run_ref(), bare_office.terms
     toolbox = await bare_office.desk.toolbox_of(run, terms, await bare_office.transcript())

@@ -8,20 +8,17 @@ from tests.unit.histories import research
 from waystation.domain.compaction.history import view
 from waystation.domain.compaction.legality import violations
 from waystation.domain.compaction.outcome import CompactionOutcome, Status
-from waystation.domain.leg import AgentTerms, ContextFull, Finished, TurnLimit
+from waystation.domain.leg import ContextFull, Finished, TurnLimit
 from waystation.domain.transcript import user_text
 from waystation.testing import ScriptedModel, scripted_reply
 
 LIST = scripted_reply(use("list_documents", "c1"))
+WIDE = TERMS.replace(window=40_000, trigger=30_000, target=15_000)
 
 
-def terms(**changes: object) -> AgentTerms:
-    return AgentTerms.model_validate({**TERMS.model_dump(), "window": 40_000, "trigger": 30_000, **changes})
-
-
-async def crowded(office: Office, tool: str = "recall", result_tokens: int = 150, **changes: object) -> None:
+async def crowded(office: Office, tool: str = "recall", result_tokens: int = 150) -> None:
     """Let the research agent have 41 messages behind it, all small, and be far from its trigger."""
-    office.terms = terms(target=15_000, messages=30, primers=2, recents=10, **changes)
+    office.terms = WIDE.replace(messages=30, primers=2, recents=10)
     await office.said((user_text("m1", "Why did it silt up?"), *research(20, result_tokens, tool=tool)))
     assert await request_size(office) < office.terms.trigger
 
@@ -74,7 +71,7 @@ async def test_a_crowd_whose_summary_fails_is_truncated(office: Office) -> None:
 
 
 async def test_a_crowd_with_too_little_in_its_middle_for_a_summary_is_truncated(office: Office) -> None:
-    office.terms = terms(target=15_000, messages=12, primers=2, recents=10)
+    office.terms = WIDE.replace(messages=12, primers=2, recents=10)
     await office.said((user_text("m1", "Why did it silt up?"), *research(6, 1)))
     model = ScriptedModel([])
     outcome = await compressed(office, model)
@@ -83,7 +80,7 @@ async def test_a_crowd_with_too_little_in_its_middle_for_a_summary_is_truncated(
 
 
 async def test_a_conversation_that_reaches_its_bound_ends_with_what_there_is(office: Office) -> None:
-    office.terms = terms(target=15_000, history=5)
+    office.terms = WIDE.replace(history=5)
     model = ScriptedModel([LIST, LIST])
     outcome = await office.leg(model)
     assert isinstance(outcome, Finished)

@@ -48,9 +48,9 @@ async def fill(office: Office) -> None:
         await office.said(turn)
 
 
-async def automatic(office: Office, *script: ModelReply | ModelError, **changes: object) -> CompactionOutcome:
+async def automatic(office: Office, *script: ModelReply | ModelError) -> CompactionOutcome:
     known = len((await office.transcript()).compactions)
-    return await compressed(office, ScriptedModel(script), known_records=known, **changes)
+    return await compressed(office, ScriptedModel(script), known_records=known)
 
 
 async def failures(office: Office) -> int:
@@ -115,10 +115,10 @@ async def test_an_attempt_after_a_crash_does_not_pay_a_summary_again_that_was_re
 
 
 async def test_a_summariser_that_was_given_up_counts_as_one_that_failed(full: Office) -> None:
-    outcome = await automatic(full, give_up_summary=True)
+    outcome = await compressed(full, ScriptedModel([]), give_up_summary=True)
     assert (outcome.status, await failures(full)) == (Status.TRUNCATED, 1)
 
 
 async def test_what_cost_no_call_is_not_held_against_the_next_summary(full: Office) -> None:
-    outcome = await automatic(full, limit=Limit(tokens=SPENT_BEFORE + 2_000))
+    outcome = await compressed(full, ScriptedModel([]), limit=Limit(tokens=SPENT_BEFORE + 2_000))
     assert (outcome.status, await failures(full)) == (Status.TRUNCATED, 0)

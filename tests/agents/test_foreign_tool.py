@@ -54,17 +54,17 @@ async def test_a_huge_result_is_offloaded_like_any_other(office: Office) -> None
 
 
 @pytest.mark.parametrize(
-    ("changes", "repeatable", "rereadable"),
+    ("spec", "repeatable", "rereadable"),
     [
-        ({}, False, False),
-        ({"idempotent": True}, True, False),
-        ({"read_only": True}, True, True),
+        (SPEC, False, False),
+        (SPEC.replace(idempotent=True), True, False),
+        (SPEC.replace(read_only=True), True, True),
     ],
 )
 def test_what_the_server_says_of_a_tool_decides_about_repeating_it(
-    changes: dict[str, bool], repeatable: bool, rereadable: bool
+    spec: ForeignToolSpec, repeatable: bool, rereadable: bool
 ) -> None:
-    tool = ForeignTool(SPEC.model_copy(update=changes), FixedToolServers([]), PlainRedactor({}))
+    tool = ForeignTool(spec, FixedToolServers([]), PlainRedactor({}))
     assert (tool.repeatable, tool.rereadable, tool.ends_run) == (repeatable, rereadable, False)
 
 

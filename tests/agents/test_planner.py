@@ -1,7 +1,7 @@
 import pytest
 from pydantic import JsonValue
 
-from tests.agents.office import NAME, NAME_PLACEHOLDER, PLAN, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
+from tests.agents.office import ASKED, NAME, NAME_PLACEHOLDER, PLAN, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from tests.prices import PRICES
 from tests.readers import ANYONE
 from waystation.agents.charges import MOST_UNANSWERED
@@ -141,7 +141,7 @@ async def test_a_retry_after_a_crash_with_a_committed_plan_makes_no_call(unplann
 async def test_titles_are_redacted_as_everything_in_the_history_and_the_question_as_everything_sent(
     bare_office: Office,
 ) -> None:
-    await bare_office.open_task(plan=None, question=f"Whose key is {SECRET}?")
+    await bare_office.open_task(plan=None, asked=ASKED.replace(question=f"Whose key is {SECRET}?"))
     titled = [step.replace(title=f"Ask {NAME} " + "x" * 80) for step in PLAN.steps]
     model = ScriptedModel([planning([step.model_dump(mode="json") for step in titled])])
     plan = await made(bare_office, model)

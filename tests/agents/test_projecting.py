@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.agents.office import DOCUMENTS, Office, never, use
+from tests.agents.office import ASKED, DOCUMENTS, Office, never, use
 from waystation.agents.roles import Desk
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.tool import CallSite, ToolInput, TypedTool
@@ -75,7 +75,7 @@ async def test_tables_among_the_documents_make_their_tool_urgent(bare_office: Of
 
 
 async def test_who_may_delegate_can_where_other_tools_would_fill_the_budget(bare_office: Office) -> None:
-    await bare_office.open_task([*DOCUMENTS, TABLE], procedures=[SKILL])
+    await bare_office.open_task([*DOCUMENTS, TABLE], asked=ASKED.replace(procedures=(SKILL,)))
     desk = replace(bare_office.desk, tables=bare_office.tables, web=(LongWinded(),))
     terms = bare_office.terms.replace(delegation=DelegationTerms())
     toolbox = await desk.toolbox_of(bare_office.run_ref("research-1"), terms, await bare_office.transcript())

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from inline_snapshot import snapshot
 
-from tests.agents.office import DOCUMENTS, NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
+from tests.agents.office import ASKED, DOCUMENTS, NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from tests.readers import ANYONE
 from waystation.agents.publisher import Published
 from waystation.agents.redaction import NO_TITLE, TextRedactor
@@ -142,7 +142,7 @@ async def test_where_the_writer_was_stopped_findings_notes_and_analysis_make_a_p
 
 async def test_the_whole_question_stands_in_the_report_redacted_as_its_title_is(bare_office: Office) -> None:
     asked = f"{'Why did it silt up, and who says so? ' * 10}Ask {NAME}, too."
-    await bare_office.open_task(question=asked)
+    await bare_office.open_task(asked=ASKED.replace(question=asked))
     await hand_in(bare_office, "writing", DRAFT)
     _, report = await published(bare_office)
     assert f"**Question.** {asked.replace(NAME, NAME_PLACEHOLDER)}\n" in report
@@ -172,7 +172,7 @@ async def test_sources_and_what_was_not_used_are_listed_without_private_values(b
         SourceDocument(name="harbour.md", text="Dug in 1811."),
     )
     left_out = (LeftOut(name=f"{SECRET}.doc", reason="an old Word file; save it as .docx"),)
-    await bare_office.open_task(documents, left_out=left_out)
+    await bare_office.open_task(documents, asked=ASKED.replace(left_out=left_out))
     summary = "Dug [harbour.md:1-1], dredged [costs.xlsx:2-2] [costs.xlsx:5-5], closed [harbour.md:1-9]."
     await hand_in(bare_office, "writing", DRAFT.replace(summary=summary, sections=()))
     publisher = replace(bare_office.publisher, redactor=bare_office.redactor)
@@ -198,7 +198,7 @@ Given with the documents, and not read:
 
 async def test_each_criterion_stands_with_where_it_is_met_as_far_as_citations_hold(bare_office: Office) -> None:
     accept = ("Names the cause", "Gives depths", "Quotes the keeper", f"Tells of {SECRET}", "Gives a year")
-    await bare_office.open_task(accept=accept)
+    await bare_office.open_task(asked=ASKED.replace(accept=accept))
     sections = (*DRAFT.sections, Section(heading="Year", markdown="In 1811 [harbour.md:1-1]."))
     sections = (*sections, Section(heading="Bare", markdown="So it is."))
     criteria = ("Year", "Causes", "Bare", "The documents are silent on it.")

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.agents.conftest import Office
-from tests.agents.office import use
+from tests.agents.office import ASKED, use
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
 from waystation.agents.roles import NO_SERVERS
@@ -59,14 +59,14 @@ def foreign(toolbox: Toolbox) -> set[str]:
 async def test_agents_have_the_servers_that_their_task_names(
     bare_office: Office, named: tuple[str, ...] | None, expected: set[str]
 ) -> None:
-    await bare_office.open_task(servers=named)
+    await bare_office.open_task(asked=ASKED.replace(servers=named))
     toolbox = await box(bare_office, WIKI, SHOP)
     assert foreign(toolbox) == expected
     assert (toolbox.refusal(use("shop__read")) is None) == ("shop__read" in expected)
 
 
 async def test_a_tool_of_a_named_server_that_changed_asks_again(bare_office: Office) -> None:
-    await bare_office.open_task(servers=["wiki"])
+    await bare_office.open_task(asked=ASKED.replace(servers=("wiki",)))
     assert (await box(bare_office, WIKI, SHOP)).question(use("wiki__read")) is None
     other = WIKI.replace(description="Sends.")
     asked = (await box(bare_office, other, SHOP)).question(use("wiki__read"))
@@ -75,7 +75,7 @@ async def test_a_tool_of_a_named_server_that_changed_asks_again(bare_office: Off
 
 
 async def test_people_are_told_of_servers_that_are_named_and_not_there(bare_office: Office) -> None:
-    await bare_office.open_task(servers=["gone", "wiki"])
+    await bare_office.open_task(asked=ASKED.replace(servers=("gone", "wiki")))
     note = "1 tool server that the task names: nothing there; `show TASK --tools` says why"
     assert (await box(bare_office, WIKI)).notes == (note,)
     bare = await bare_office.desk.toolbox_of(bare_office.run_ref(), bare_office.terms, await bare_office.transcript())
@@ -83,13 +83,13 @@ async def test_people_are_told_of_servers_that_are_named_and_not_there(bare_offi
 
 
 async def test_a_fork_of_a_task_that_names_no_servers_names_none_that_are_missed(bare_office: Office) -> None:
-    await bare_office.open_task(servers=[USUAL])
+    await bare_office.open_task(asked=ASKED.replace(servers=(USUAL,)))
     bare = await bare_office.desk.toolbox_of(bare_office.run_ref(), bare_office.terms, await bare_office.transcript())
     assert bare.notes == ()
 
 
 async def test_a_leg_tells_of_servers_that_are_named_and_not_there(bare_office: Office) -> None:
-    await bare_office.open_task(servers=["wiki"])
+    await bare_office.open_task(asked=ASKED.replace(servers=("wiki",)))
     findings = use("submit_findings", findings=[{"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}])
     outcome = await bare_office.leg(ScriptedModel([scripted_reply(findings)]))
     assert NO_SERVERS in outcome.standing.notes
@@ -140,7 +140,7 @@ async def test_a_name_that_the_config_file_here_does_not_have_is_refused(
 
 
 async def test_a_task_that_is_forgotten_names_no_servers(bare_office: Office) -> None:
-    await bare_office.open_task(servers=["wiki"])
+    await bare_office.open_task(asked=ASKED.replace(servers=("wiki",)))
     row = await bare_office.store.task(bare_office.task_id, bare_office.ref.reader)
     assert forgotten_row(row).request.servers is None
 

@@ -85,8 +85,8 @@ async def test_originals_are_shown_as_any_result_of_a_tool_is(office: Office) ->
 async def test_another_session_or_tenant_has_no_such_passage(hidden: Office) -> None:
     (name, _, _), *_ = await sources_of(hidden)
     site = await hidden.site()
-    for changed in ({"session": "another"}, {"tenant": "another"}):
-        elsewhere = replace(site, run=site.run.model_copy(update=changed))
+    for run in (site.run.replace(session="another"), site.run.replace(tenant="another")):
+        elsewhere = replace(site, run=run)
         result = await hidden.desk.toolbox("research").run(use("expand", id=name), elsewhere)
         assert result.is_error
         assert result.content == f"No passage is called {name!r}. Use an id that recall or a summary gives."

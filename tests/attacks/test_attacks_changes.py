@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.agents.conftest import opened
-from tests.agents.office import SECRET, SECRET_PLACEHOLDER, TASK, Office
+from tests.agents.office import ASKED, SECRET, SECRET_PLACEHOLDER, TASK, Office
 from tests.agents.test_publisher import PROGRESS
 from tests.attacks.test_attacks_terminal import active
 from tests.readers import ANYONE
@@ -46,7 +46,7 @@ async def test_what_changed_since_an_earlier_report_is_as_inert_and_as_redacted_
         await office.open_task()
         await reported(office)
         office.task_id = "task-9a8b7c6d5e4f3a2b"
-        await office.open_task(since=TASK)
+        await office.open_task(asked=ASKED.replace(since=TASK))
         await office.store.hand_in(
             (await office.site("writing")).fence, office.task_id, ReportDraft(title="N", summary=NOW)
         )

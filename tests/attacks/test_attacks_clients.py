@@ -123,9 +123,9 @@ async def test_a_request_builds_on_no_task_of_anybody(settings: Settings, keys: 
     task = await keep_ended_task(settings)
     asked = TaskRequest(question="How deep?", request_id="one")
     async with remote(settings, keys, "submit", settings.tenant) as client:
-        for more in ({"since": task}, {"forked_from": ForkedFrom(task_id=task, step="writing")}):
+        for built in (asked.replace(since=task), asked.replace(forked_from=ForkedFrom(task_id=task, step="writing"))):
             with pytest.raises(BadInput, match="what a task builds on is not said in a request"):
-                await client.prepare(asked.model_copy(update=more))
+                await client.prepare(built)
 
 
 async def test_terms_that_a_client_made_up_are_not_those_of_a_task(settings: Settings, keys: ApiKeys) -> None:

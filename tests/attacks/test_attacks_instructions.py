@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.agents.conftest import opened
-from tests.agents.office import NOON, TASK, TENANT, Office, use
+from tests.agents.office import ASKED, NOON, TASK, TENANT, Office, use
 from tests.agents.test_tools_web import FOUND as SAID
 from tests.agents.test_tools_web import PAGE, SaidSearch, ShelfOfPages, box
 from tests.prices import PRICES
@@ -59,7 +59,7 @@ async def test_a_document_is_no_procedure_whatever_its_name(office: Office) -> N
 
 
 async def test_what_is_followed_stands_in_the_report_with_its_digest(office: Office) -> None:
-    await office.open_task([EVIDENCE, PLANTED], procedures=[OWN])
+    await office.open_task([EVIDENCE, PLANTED], asked=ASKED.replace(procedures=(OWN,)))
     assert "Start at the end." in await contract(office)
     row = await office.store.task(TASK, ANYONE)
     assert row.request.procedures == (OWN,)

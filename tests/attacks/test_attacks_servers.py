@@ -278,16 +278,16 @@ async def test_a_tool_asks_once_it_is_another_than_the_task_had_first(office: Of
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("other", "said"),
     [
-        ({"input_schema": {"type": "object", "properties": {"text": {}, "what": {}}}}, "its arguments"),
-        ({"read_only": True}, "what it says of its effects"),
-        ({"idempotent": True}, "what it says of its effects"),
+        (SPEC.replace(input_schema={"type": "object", "properties": {"text": {}, "what": {}}}), "its arguments"),
+        (SPEC.replace(read_only=True), "what it says of its effects"),
+        (SPEC.replace(idempotent=True), "what it says of its effects"),
     ],
 )
-async def test_every_part_of_a_definition_counts(office: Office, change: dict[str, object], said: str) -> None:
+async def test_every_part_of_a_definition_counts(office: Office, other: ForeignToolSpec, said: str) -> None:
     await box(office, SPEC)
-    question = (await box(office, SPEC.model_copy(update=change))).question(CALL)
+    question = (await box(office, other)).question(CALL)
     assert question is not None
     assert question.startswith(f"It has changed since this task first had it: {said}.\n")
 

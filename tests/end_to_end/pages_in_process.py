@@ -66,9 +66,8 @@ class DeskClient(Client):
         return await self.progress(task_id)
 
     def _waiting(self, view: TaskView) -> TaskView:
-        update: dict[str, object] = {"approvals": self.requests}
-        update |= {"phase": TaskPhase.PAUSED} if self.requests else {}
-        return view.replace(progress=view.progress.model_copy(update=update), remark="")
+        phase = TaskPhase.PAUSED if self.requests else view.progress.phase
+        return view.replace(progress=view.progress.replace(approvals=self.requests, phase=phase), remark="")
 
     async def approvals(self, session: str | None = None) -> tuple[PendingApproval, ...]:
         """See base class."""

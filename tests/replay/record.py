@@ -101,7 +101,7 @@ async def record_scheduled(folder: Path) -> None:
     async with dev_server() as client:
         os.environ["TEMPORAL_ADDRESS"] = client.service_client.config.target_host
         async with office(client, Settings(home=folder, tenant=TENANT)) as platform:
-            await platform.schedules.add(platform.wish(failures=1))
+            await platform.schedules.add(platform.wish().replace(failures=1))
             moved = platform.docs.rename(platform.docs.with_name("moved"))
             failed = await platform.week(0)
             moved.rename(platform.docs)

@@ -7,7 +7,16 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Mode, Usage
 from waystation.domain.leg import AgentTerms, RunRef
 from waystation.domain.memory import Passage
-from waystation.domain.task import TaskRef, TaskRequest, TaskRow, TaskTerms, session_hash, task_id_of, tenant_hash
+from waystation.domain.task import (
+    TaskRef,
+    TaskRequest,
+    TaskRow,
+    TaskTerms,
+    own_session,
+    session_hash,
+    task_id_of,
+    tenant_hash,
+)
 from waystation.domain.transcript import Charge, Fence, Intent, Message, Summarised, Text, user_text
 from waystation.domain.work import Note
 
@@ -22,8 +31,12 @@ TERMS = TaskTerms(
 )
 
 
-def request(request_id: str = "first", /, **changes: object) -> TaskRequest:
-    return TaskRequest.model_validate({"question": "Why is the sky blue?", "request_id": request_id, **changes})
+def request(
+    request_id: str = "first", *, question: str = "Why is the sky blue?", tenant: str = "local", session: str = ""
+) -> TaskRequest:
+    """In a session of its own unless one is named."""
+    session = session or own_session(request_id)
+    return TaskRequest(question=question, request_id=request_id, tenant=tenant, session=session)
 
 
 def row(asked: TaskRequest) -> TaskRow:

@@ -6,7 +6,7 @@ from waystation.domain.agent_run import Outlook
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals, Usage
 from waystation.domain.compaction.outcome import AgentCompaction, Status
-from waystation.domain.task import Approval, BudgetProgress, Refusal, StepProgress, TaskPhase, TaskProgress
+from waystation.domain.task import Approval, BudgetProgress, Refusal, StepProgress, StepState, TaskPhase, TaskProgress
 from waystation.domain.work import Made
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -46,11 +46,14 @@ DENIED = Approval(
 )
 
 
-def step(step_id: str, state: str, /, **changes: object) -> StepProgress:
+def step(step_id: str, state: StepState, *, legs: int = 0) -> StepProgress:
     role = step_id.partition("-")[0]
-    values = {"id": step_id, "role": role, "title": f"The {role}", "state": state, "legs": 0, "usage": Usage()}
-    amounts = {name: {"tokens": value} for name, value in changes.items() if isinstance(value, int) and name != "legs"}
-    return StepProgress.model_validate({**values, **changes, **amounts})
+    return StepProgress(id=step_id, role=role, title=f"The {role}", state=state, legs=legs, usage=Usage())
+
+
+def funded(step: StepProgress, limit: int, spent: int = 0, reason: str = "") -> StepProgress:
+    """The step with what it may spend and has spent, in tokens."""
+    return step.replace(limit=Limit(tokens=limit), spent=Amount(tokens=spent), reason=reason)
 
 
 def compaction(status: Status = Status.COMPRESSED) -> AgentCompaction:
@@ -74,10 +77,10 @@ PAUSED = TaskProgress(
     title="Why did the harbour silt up?",
     model="claude-sonnet-5-5",
     steps=(
-        step("research-1", "partial", legs=3, limit=35_000, spent=11_700, reason="a person denied it more"),
-        step("research-2", "paused", legs=1, limit=30_000, spent=29_500),
-        step("analysis", "waiting", limit=30_000),
-        step("writing", "waiting", limit=30_000),
+        funded(step("research-1", "partial", legs=3), limit=35_000, spent=11_700, reason="a person denied it more"),
+        funded(step("research-2", "paused", legs=1), limit=30_000, spent=29_500),
+        funded(step("analysis", "waiting"), limit=30_000),
+        funded(step("writing", "waiting"), limit=30_000),
     ),
     budget=BudgetProgress(limit=Limit(tokens=200_000), spent=Amount(tokens=41_200), reserved=Amount(tokens=60_500)),
     totals=RunTotals(usage=USAGE, turns=14, possibly_billed=2_500, cost_micro_usd=123_456),

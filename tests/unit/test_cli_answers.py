@@ -26,9 +26,14 @@ def view(*approvals: Approval) -> TaskView:
 
 
 def answered(request_id: str, minutes: int) -> Approval:
-    answer = {"decision": "approved", "granted": Amount(tokens=9_000), "by": "Ada", "note": "go on"}
-    at = NOON + timedelta(minutes=minutes)
-    return ASKING.model_copy(update={**answer, "request_id": request_id, "answered_at": at})
+    return ASKING.replace(
+        request_id=request_id,
+        decision="approved",
+        granted=Amount(tokens=9_000),
+        by="Ada",
+        note="go on",
+        answered_at=NOON + timedelta(minutes=minutes),
+    )
 
 
 def test_a_command_is_given_again_as_it_was_typed_with_the_request_named() -> None:

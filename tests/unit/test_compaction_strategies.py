@@ -17,8 +17,8 @@ CONTRACT = user_text("m1", "Find out what changed.")
 ALL: tuple[Strategy, ...] = ("window", "snapshot", "replace", "ends")
 
 
-def policy(strategy: Strategy, window: int = 20_000, **changes: object) -> CompactionPolicy:
-    return CompactionPolicy.model_validate({**small_policy(window).model_dump(), "strategy": strategy, **changes})
+def policy(strategy: Strategy, window: int = 20_000) -> CompactionPolicy:
+    return small_policy(window).replace(strategy=strategy)
 
 
 def covered(over: Transcript, by: CompactionPolicy, summary_room: int = 1_000) -> list[str]:
@@ -68,14 +68,14 @@ def test_where_no_turn_of_the_user_is_in_reach_a_snapshot_is_cut_at_the_nearest_
 
 
 def test_the_share_of_a_snapshot_is_of_the_policy() -> None:
-    assert covered(working(10, 300), policy("snapshot", snapshot_share=50)) == ids(2, 11)
+    assert covered(working(10, 300), policy("snapshot").replace(snapshot_share=50)) == ids(2, 11)
 
 
 def test_a_snapshot_covers_more_than_its_share_where_the_rest_would_be_over_the_target() -> None:
     # The target of 7,500 has room for the last turn of 4,000, and not for two of them.
     over = transcript(CONTRACT, *research(4, 1_000), *research(2, 4_000, start=5))
     assert covered(over, policy("snapshot")) == ids(2, 11)
-    assert covered(over, policy("snapshot", target=3_000)) == ids(2, 13)
+    assert covered(over, policy("snapshot").replace(target=3_000)) == ids(2, 13)
 
 
 def test_of_too_many_messages_a_snapshot_leaves_half_at_most() -> None:
@@ -95,20 +95,20 @@ def test_replace_covers_everything_that_is_not_protected() -> None:
 
 
 def test_replace_keeps_the_last_messages_in_whole_units_where_the_policy_says_so() -> None:
-    assert covered(working(6, 300), policy("replace", keep_last=5)) == ids(2, 9)
-    assert covered(working(6, 4_000), policy("replace", keep_last=5)) == ids(2, 11), "only one of them has room"
+    assert covered(working(6, 300), policy("replace").replace(keep_last=5)) == ids(2, 9)
+    assert covered(working(6, 4_000), policy("replace").replace(keep_last=5)) == ids(2, 11), "only one of them has room"
 
 
 def test_ends_keeps_the_first_message_and_the_last_three_in_whole_units() -> None:
     over = transcript(CONTRACT, *research(9, 300), says("m20", "I see."), user_text("m21", "Go on."))
     assert covered(over, policy("ends")) == ids(2, 19)
     assert covered(working(9, 300), policy("ends")) == ids(2, 17)
-    assert covered(working(9, 300), policy("ends", keep_last=5)) == ids(2, 15)
+    assert covered(working(9, 300), policy("ends").replace(keep_last=5)) == ids(2, 15)
 
 
 def test_under_ends_the_newest_unit_stays_also_where_it_is_longer() -> None:
-    assert covered(working(9, 300), policy("ends", keep_last=1)) == ids(2, 17)
-    assert covered(working(9, 300), policy("replace", keep_last=1)) == ids(2, 19)
+    assert covered(working(9, 300), policy("ends").replace(keep_last=1)) == ids(2, 17)
+    assert covered(working(9, 300), policy("replace").replace(keep_last=1)) == ids(2, 19)
 
 
 def test_under_ends_a_first_message_that_is_not_the_users_stays_too() -> None:

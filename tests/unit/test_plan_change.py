@@ -3,6 +3,7 @@ import pytest
 from waystation.domain.plan import (
     Plan,
     PlanChange,
+    PlanDifference,
     Step,
     StepChange,
     change_errors,
@@ -22,7 +23,7 @@ def test_a_new_step_stands_before_those_that_have_not_begun() -> None:
     after = changed(PLAN, PlanChange(add=(FOG,), change=(USED,)), BEGUN)
     assert [step.id for step in after.steps] == ["research-1", "research-2", "fog", "analysis", "writing"]
     assert plan_errors(after) == ()
-    assert difference(PLAN, after) == {"added": ("fog",), "dropped": (), "changed": ("analysis",)}
+    assert difference(PLAN, after) == PlanDifference(added=("fog",), dropped=(), changed=("analysis",))
 
 
 def test_nobody_needs_a_step_that_is_dropped() -> None:

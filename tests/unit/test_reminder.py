@@ -30,9 +30,8 @@ PLAN = (
 )
 
 
-def reminder(step_id: str = "research-1.1", **changes: object) -> Reminder:
-    told = Reminder(step_id=step_id, left=Limit(tokens=9_000), final=False, team=team_of(PLAN, step_id))
-    return told.model_copy(update=changes)
+def reminder(step_id: str = "research-1.1") -> Reminder:
+    return Reminder(step_id=step_id, left=Limit(tokens=9_000), final=False, team=team_of(PLAN, step_id))
 
 
 def results(*contents: str, failed: bool = True) -> list[Message]:
@@ -48,7 +47,7 @@ def results(*contents: str, failed: bool = True) -> list[Message]:
 
 
 def test_a_reminder_says_budget_plan_siblings_and_failures() -> None:
-    told = reminder(failures=(Failure(tool="read_document", why="There is no such document."),))
+    told = reminder().replace(failures=(Failure(tool="read_document", why="There is no such document."),))
     assert told.text(20_000) == snapshot("""\
 <status>budget left 9,000 tokens (more is asked for when it is spent)
 <plan>research-1 delegating, writing waiting</plan>
@@ -58,7 +57,8 @@ def test_a_reminder_says_budget_plan_siblings_and_failures() -> None:
 
 
 def test_an_agent_of_the_plan_sees_itself_in_it_and_no_subagents_of_others() -> None:
-    assert reminder("writing", final=True, left=Limit(tokens=9_000, micro_usd=50_000)).text(20_000) == snapshot("""\
+    told = reminder("writing").replace(final=True, left=Limit(tokens=9_000, micro_usd=50_000))
+    assert told.text(20_000) == snapshot("""\
 <status>budget left 9,000 tokens and $0.05
 <plan>research-1 delegating, writing (you)</plan></status>\
 """)
@@ -66,21 +66,21 @@ def test_an_agent_of_the_plan_sees_itself_in_it_and_no_subagents_of_others() -> 
 
 @given(st.integers(2_000, 400_000), st.lists(st.text(max_size=400), max_size=20))
 def test_a_reminder_keeps_to_its_share_of_any_window(window: int, failures: list[str]) -> None:
-    told = reminder(failures=recent_failures(results(*failures)))
+    told = reminder().replace(failures=recent_failures(results(*failures)))
     assert estimate_text(told.text(window)) <= max(share_of(Layer.RUNTIME, window), estimate_text(told.least))
     assert told.text(window).startswith("<status>budget left 9,000 tokens")
 
 
 def test_in_a_small_window_the_budget_is_left() -> None:
-    many = reminder(team=tuple(Teammate(id=f"research-{number}", state="waiting") for number in range(90)))
+    many = reminder().replace(team=tuple(Teammate(id=f"research-{number}", state="waiting") for number in range(90)))
     assert many.text(2_000) == "<status>budget left 9,000 tokens (more is asked for when it is spent)</status>"
 
 
 def test_the_widest_reminder_is_no_shorter_than_that_of_any_budget() -> None:
     for left in (Limit(tokens=0), Limit(tokens=1_000_000_000), Limit(micro_usd=123_456), Limit(tokens=1, micro_usd=1)):
-        told = reminder(left=left)
+        told = reminder().replace(left=left)
         assert len(told.widest.least) >= len(told.least)
-        assert told.widest.least == reminder(left=told.widest.left).least
+        assert told.widest.least == reminder().replace(left=told.widest.left).least
 
 
 def test_failures_are_recent_few_short_and_open_no_tags() -> None:
@@ -129,7 +129,7 @@ def test_as_spending_grows_what_a_status_says_is_left_never_grows_unless_a_grant
 
 
 def test_an_agent_for_whom_no_more_is_asked_reads_at_how_much_it_must_submit() -> None:
-    told = reminder(final=True, submit_below=Amount(tokens=5_000), team=())
+    told = reminder().replace(final=True, submit_below=Amount(tokens=5_000), team=())
     assert told.text(20_000) == (
         "<status>budget left 9,000 tokens; submit before less than 5,000 tokens are left</status>"
     )
@@ -147,8 +147,12 @@ def test_a_status_is_written_anew_for_another_budget_or_plan_but_not_for_a_failu
     said = (user_text("m1", "Go."),)
     first = with_status(said, "s1", reminder().text(20_000))
     assert [message.id for message in first] == ["m1", "s1"]
-    failed = reminder(failures=(Failure(tool="read_document", why="There is no such document."),))
+    failed = reminder().replace(failures=(Failure(tool="read_document", why="There is no such document."),))
     assert with_status(first, "s2", failed.text(20_000)) == first
     assert with_status(with_status(said, "s1", failed.text(20_000)), "s2", reminder().text(20_000))[2:] == ()
-    for changed in (reminder(left=Limit(tokens=8_000)), reminder(team=()), reminder(final=True)):
+    for changed in (
+        reminder().replace(left=Limit(tokens=8_000)),
+        reminder().replace(team=()),
+        reminder().replace(final=True),
+    ):
         assert len(with_status(first, "s2", changed.text(20_000))) == 3

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from inline_snapshot import snapshot
 
 from tests.unit.render_values import ASKING, ASKING_OUTLOOK, DEAR, PAUSED
-from waystation.cli.options import parse_amount
+from waystation.cli.options import Deadline, parse_amount
 from waystation.cli.render import inbox_lines
 from waystation.cli.render_requests import approve_command, inbox_text, request_text
 from waystation.domain.amount import Amount, Limit
@@ -17,8 +17,8 @@ NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 WIDE = 200
 
 
-def waiting(approval: Approval, **changes: object) -> PendingApproval:
-    return PendingApproval(task_id="task-1", title="Why?", approval=approval).model_copy(update=changes)
+def waiting(approval: Approval) -> PendingApproval:
+    return PendingApproval(task_id="task-1", title="Why?", approval=approval)
 
 
 def line(text: str, label: str) -> str:
@@ -91,7 +91,7 @@ def test_money_that_is_left_in_the_task_is_accounted_for() -> None:
     def left(spent: int, reserved: int) -> str:
         limit = Limit(tokens=100_000)
         budget = BudgetProgress(limit=limit, spent=Amount(tokens=spent), reserved=Amount(tokens=reserved))
-        text = request_text(waiting(ASKING, task_budget=budget), NOON, WIDE)
+        text = request_text(waiting(ASKING).replace(task_budget=budget), NOON, WIDE)
         return line(text, "left") if "\n  left" in text else ""
 
     assert left(41_200, 50_500) == (
@@ -106,8 +106,8 @@ def test_a_deadline_that_has_passed_is_overdue_and_one_to_come_says_what_it_does
     asking = ASKING.replace(answer_by=NOON)
     before, after = NOON - timedelta(minutes=1), NOON + timedelta(minutes=1)
 
-    def told(then: str | None, now: datetime) -> str:
-        text = request_text(waiting(asking, then=then), now, WIDE)
+    def told(then: Deadline | None, now: datetime) -> str:
+        text = request_text(waiting(asking).replace(then=then), now, WIDE)
         return text.splitlines()[-4].strip()
 
     assert [told(then, now) for now in (before, after) for then in ("partial", "wait", None)] == snapshot(
@@ -126,13 +126,13 @@ def test_the_draft_is_offered_where_there_is_one() -> None:
     nothing = ASKING_OUTLOOK.replace(made=Made(), finished=0)
     others = nothing.replace(finished=1)
 
-    def told(**changes: object) -> tuple[str, bool]:
-        text = request_text(waiting(ASKING.model_copy(update=changes)), NOON, WIDE)
+    def told(asking: Approval) -> tuple[str, bool]:
+        text = request_text(waiting(asking), NOON, WIDE)
         return line(text, "so far"), "\n  waystation report task-1 --draft\n" in text
 
-    assert told() == ("3 notes; the draft has them", True)
-    assert told(outlook=nothing) == ("nothing", False)
-    assert told(outlook=others) == ("nothing; the draft has what other steps found", True)
+    assert told(ASKING) == ("3 notes; the draft has them", True)
+    assert told(ASKING.replace(outlook=nothing)) == ("nothing", False)
+    assert told(ASKING.replace(outlook=others)) == ("nothing; the draft has what other steps found", True)
 
 
 def test_a_request_of_a_task_without_a_worker_and_one_of_an_earlier_release_show_what_is_known() -> None:
@@ -162,6 +162,6 @@ def test_the_inbox_is_a_line_a_request() -> None:
 
 
 def test_a_task_is_named_once_above_all_that_it_asks_for() -> None:
-    shown = inbox_text([waiting(ASKING), waiting(ASKING), waiting(ASKING, task_id="task-2")], NOON, 80)
+    shown = inbox_text([waiting(ASKING), waiting(ASKING), waiting(ASKING).replace(task_id="task-2")], NOON, 80)
     assert [line for line in shown.splitlines() if line.startswith("task-")] == ["task-1  Why?", "task-2  Why?"]
     assert shown.count("asks for 30,000 tokens more") == 3

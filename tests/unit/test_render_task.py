@@ -238,5 +238,10 @@ def test_what_was_possibly_billed_at_a_price_that_nobody_knows_does_not_count_as
     in_dollars = BudgetProgress(limit=Limit(micro_usd=1_000_000), spent=Amount(), reserved=Amount())
     free = silent.replace(usage=Usage(input=9))
     priced = silent.replace(possibly_billed_micro_usd=90_000)
-    for known in ({"model": OFFLINE_MODEL}, {"budget": in_dollars}, {"totals": free}, {"totals": priced}):
-        assert cost_text(asked.model_copy(update=known)) == "$0.00"
+    for known in (
+        asked.replace(model=OFFLINE_MODEL),
+        asked.replace(budget=in_dollars),
+        asked.replace(totals=free),
+        asked.replace(totals=priced),
+    ):
+        assert cost_text(known) == "$0.00"

@@ -80,13 +80,13 @@ def test_a_note_names_the_kind_of_the_last_error_and_what_to_do() -> None:
 
 def test_a_schedule_is_shown_with_its_times_its_limits_and_its_last_run() -> None:
     monthly = WISH.replace(monthly=Limit(tokens=1_000_000))
-    ran = {"next_run": NOON + timedelta(days=7), "last_run": NOON, "last": "done, task-1", "skipped": 1, "missed": 2}
+    ran = SEEN.replace(next_run=NOON + timedelta(days=7), last_run=NOON, last="done, task-1", skipped=1, missed=2)
     tides = GivenProcedure(name="tides", text="---\nname: tides\n---\nTwice.", skill=True)
     with_tools = ASKED.replace(servers=(), procedures=(tides,))
     shown = [
         KnownSchedule(name="weekly", seen=SEEN, wish=WISH.replace(request=with_tools)),
-        KnownSchedule(name="weekly", seen=SEEN.model_copy(update=ran), wish=monthly),
-        KnownSchedule(name="lost", seen=SEEN.model_copy(update={**ran, "paused": True, "note": "why", "last": ""})),
+        KnownSchedule(name="weekly", seen=ran, wish=monthly),
+        KnownSchedule(name="lost", seen=ran.replace(paused=True, note="why", last="")),
     ]
     assert "\n".join(map(schedule_text, shown)) == snapshot("""\
 weekly  0 7 * * 1 UTC  on

@@ -20,10 +20,6 @@ SENT = SentAnswer(
 )
 
 
-def with_fields(**changes: object) -> SentAnswer:
-    return SENT.replace(fields=SENT.fields.model_copy(update=changes))
-
-
 def test_the_answer_that_settled_a_request_tells_where_it_came_from() -> None:
     origin = origin_of(GRANTED, (SENT,))
     assert origin is not None
@@ -38,9 +34,9 @@ def test_a_principal_that_the_server_vouches_for_is_told_apart_from_what_is_clai
 
 def test_answers_to_others_of_others_too_early_too_late_or_of_another_kind_did_not_settle_it() -> None:
     others = (
-        with_fields(request_id="research-2-1"),
-        with_fields(answer_id="a2"),
-        with_fields(by="Eve"),
+        SENT.replace(fields=SENT.fields.replace(request_id="research-2-1")),
+        SENT.replace(fields=SENT.fields.replace(answer_id="a2")),
+        SENT.replace(fields=SENT.fields.replace(by="Eve")),
         SENT.replace(signal=DENY_BUDGET),
         SENT.replace(at=NOON - MINUTE),
         SENT.replace(at=NOON + 6 * MINUTE),
@@ -54,8 +50,8 @@ def test_answers_to_others_of_others_too_early_too_late_or_of_another_kind_did_n
 
 def test_where_two_signals_could_have_settled_it_both_are_told() -> None:
     by_hand = GRANTED.replace(answer_id="")
-    first = with_fields(answer_id="", request_id=None)
-    second = with_fields(answer_id="").replace(identity="7@server")
+    first = SENT.replace(fields=SENT.fields.replace(answer_id="", request_id=None))
+    second = SENT.replace(fields=SENT.fields.replace(answer_id="")).replace(identity="7@server")
     origin = origin_of(by_hand, (first, second))
     assert origin is not None
     assert origin.text == "sent from ada@laptop (waystation) or 7@server"

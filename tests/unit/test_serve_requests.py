@@ -4,14 +4,13 @@ from tests.unit.render_values import ASKING
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.plan import PLANNING_ID, standard_plan
 from waystation.domain.progress import not_begun
-from waystation.domain.task import Approval
+from waystation.domain.task import Approval, StepProgress
 from waystation.serve.task_page import for_what
 from waystation.task_view import PendingApproval
 
 
-def rows(approval: Approval, **changes: object) -> dict[str, str]:
-    one = PendingApproval(task_id="task-1", title="Why?", approval=approval).model_copy(update=changes)
-    return dict(for_what(one))
+def rows(approval: Approval, steps: tuple[StepProgress, ...] = ()) -> dict[str, str]:
+    return dict(for_what(PendingApproval(task_id="task-1", title="Why?", approval=approval, steps=steps)))
 
 
 def test_a_plan_shows_its_steps_with_what_each_may_spend_and_what_the_answers_do() -> None:

@@ -14,13 +14,6 @@ from waystation.settings import Settings
 from waystation.settings_text import NOT_IN_A_FILE
 from waystation.terms import choices
 
-ASKED = {
-    "budget": Limit(tokens=5_000),
-    "agent_budget": Limit(tokens=6_000),
-    "window": 7_000,
-    "mode": Mode.HARD,
-}
-
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -210,8 +203,10 @@ def test_the_request_beats_the_preset_that_the_environment_and_that_the_file(
 def test_the_request_is_heard_on_everything_that_it_says(config: Path) -> None:
     config.write_text('budget = "300k"\nagent_budget = "50k"\nwindow = "20k"\nmode = "soft"')
     silent = TaskRequest(question="What?", request_id="r")
-    asked = choices(silent.model_copy(update=ASKED), Settings())
-    assert {name: getattr(asked, name) for name in ASKED} == ASKED
+    budget, agent_budget = Limit(tokens=5_000), Limit(tokens=6_000)
+    said = silent.replace(budget=budget, agent_budget=agent_budget, window=7_000, mode=Mode.HARD)
+    asked = choices(said, Settings())
+    assert (asked.budget, asked.agent_budget, asked.window, asked.mode) == (budget, agent_budget, 7_000, Mode.HARD)
     left = choices(silent, Settings())
     assert (left.budget, left.agent_budget) == (Limit(tokens=300_000), Limit(tokens=50_000))
     assert (left.window, left.mode) == (20_000, Mode.SOFT)

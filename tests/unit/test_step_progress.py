@@ -125,7 +125,7 @@ def test_what_is_shown_as_spent_is_never_less_than_a_leg_has_told_and_what_is_he
         phase=TaskPhase.WORKING,
         totals=known,
         budget=BudgetProgress(limit=limit, spent=known.spent, reserved=Amount(tokens=reserved)),
-        steps=(step("research-1", "working", spent=known.spent), step("writing", "waiting")),
+        steps=(step("research-1", "working").replace(spent=known.spent), step("writing", "waiting")),
     )
     seen = spending(progress, {"research-1": now})
     assert seen.budget.spent == seen.totals.spent

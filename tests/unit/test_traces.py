@@ -80,21 +80,20 @@ def run_of(agent: str, told: Sequence[Told], tool: str = "search_documents", *, 
     return TracedRun(role="research", transcript=transcript, charges=tuple(map(charge, keys)))
 
 
-def task_of(told: Sequence[Told], apart: Sequence[timedelta] = (), **changes: object) -> TracedTask:
+def task_of(told: Sequence[Told], apart: Sequence[timedelta] = ()) -> TracedTask:
     at, events = NOON, list[TaskEvent]()
     for place, one in enumerate(told):
         at += apart[place] if place < len(apart) else timedelta(seconds=1)
         events.append(event(place + 1, one, at))
     agents = dict.fromkeys(one[1] for one in told if one[1])
-    fields = {
-        "task_id": TASK,
-        "tenant": "tenant",
-        "session": "session",
-        "model": "claude-sonnet-5-5",
-        "events": tuple(events),
-        "runs": {agent: run_of(agent, told) for agent in agents},
-    }
-    return TracedTask.model_validate({**fields, **changes})
+    return TracedTask(
+        task_id=TASK,
+        tenant="tenant",
+        session="session",
+        model="claude-sonnet-5-5",
+        events=tuple(events),
+        runs={agent: run_of(agent, told) for agent in agents},
+    )
 
 
 BEGUN: list[Told] = [("submitted", "", "", ""), ("admitted", "", "", "")]
@@ -204,7 +203,7 @@ def test_a_context_that_was_made_smaller_lies_between_two_legs() -> None:
     run = run_of(A, told)
     record = Summarised(id="record-1", strategy="window", covered=("contract",), summary=user_text("s", "S"), after=3)
     run = run.replace(transcript=run.transcript.replace(records=(record,)))
-    made = spans(task_of(told, runs={A: run}))
+    made = spans(task_of(told).replace(runs={A: run}))
     between = span_id_of(TASK, A, "leg", 1)
     assert named(made, "compact research-1").parent == between
     turns = [span for span in made if span.name.startswith("chat")]
@@ -234,7 +233,7 @@ def test_subagents_lie_below_the_leg_that_started_them_and_the_next_links_to_the
 def test_a_tools_name_is_told_only_where_there_is_such_a_tool(name: str, shown: str) -> None:
     told = [*BEGUN, *LEG]
     definitions = (ToolDefinition(server="mail", tool="send", parts={}),)
-    made = spans(task_of(told, runs={A: run_of(A, told, name, error=True)}, definitions=definitions))
+    made = spans(task_of(told).replace(runs={A: run_of(A, told, name, error=True)}, definitions=definitions))
     call = named(made, f"execute_tool {shown}")
     assert call.error == "tool_error"
 

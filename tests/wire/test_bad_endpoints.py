@@ -22,6 +22,7 @@ from waystation.domain.errors import (
     ReplyBlocked,
     SpendingLimitReached,
 )
+from waystation.domain.models import Effort
 from waystation.domain.transcript import Text, ToolUse, user_text
 from waystation.ports import ChatModel, ModelReply, ModelRequest, StopReason
 from waystation.testing import scripted_reply
@@ -233,10 +234,10 @@ def chunked(*chunks: JsonValue) -> httpx2.Response:
     return httpx2.Response(200, headers=STREAM, text="".join([*parts, "data: [DONE]\n\n"]))
 
 
-async def chat_reply(answer: httpx2.Response, **asked: object) -> ModelReply:
+async def chat_reply(answer: httpx2.Response, effort: Effort | None = None) -> ModelReply:
     client = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: answer))
     model = openai_model("key", "http://model.test", http_client=client)
-    return await model.complete(REQUEST.model_copy(update=asked))
+    return await model.complete(REQUEST.replace(effort=effort))
 
 
 NULLS: dict[str, JsonValue] = {

@@ -19,13 +19,13 @@ from waystation.settings import Settings
 from workflows.task import TaskWorkflow
 
 SETTINGS = Settings(offline=True, revisions=0, reviews=0)
-FROM_WEIGH = [Call("weigh", 1), Call("write", 1), Call("write", 2)]
+CALLS_FROM_WEIGH = [Call("weigh", 1), Call("write", 1), Call("write", 2)]
+FROM_WEIGH, FROM_WRITE = (ForkWish(step=step, request_id="second") for step in ("weigh", "write"))
 
 
-async def fork(counter: Counter, step: str, of: str | None = None, **changes: object) -> TaskRow:
+async def fork(counter: Counter, wish: ForkWish, of: str | None = None) -> TaskRow:
     """As the client does it: store the fork, then hand it to the session."""
     first = await counter.store.task(of or task_id_of(request()), ANYONE)
-    wish = ForkWish.model_validate({"step": step, "request_id": "second", **changes})
     return await register_fork(SETTINGS, counter.store, first, wish)
 
 
@@ -43,9 +43,9 @@ async def test_a_fork_pays_only_for_the_step_that_begins_anew_and_for_what_build
         await counter.submit(under=terms())
         first = await counter.task().result()
         crew.calls.clear()
-        row = await fork(counter, "weigh", instructions="Weigh the tides twice.")
+        row = await fork(counter, FROM_WEIGH.replace(instructions="Weigh the tides twice."))
         second = await done(counter, row)
-        again = await fork(counter, "weigh", instructions="Weigh the tides twice.")
+        again = await fork(counter, FROM_WEIGH.replace(instructions="Weigh the tides twice."))
         bill, paid = (
             (await counter.store.payments(row.ref.task_id, ANYONE)).bill,
             (await counter.store.payments(first.task_id, ANYONE)).bill,
@@ -57,12 +57,12 @@ async def test_a_fork_pays_only_for_the_step_that_begins_anew_and_for_what_build
         kept = await counter.store.load(f"{row.ref.task_id}/harbours", ANYONE)
         original = await counter.store.load(f"{first.task_id}/harbours", ANYONE)
         with pytest.raises(RequestConflict, match="'second' was used in this session before"):
-            await fork(counter, "write")
+            await fork(counter, FROM_WRITE)
     assert again.ref == row.ref
     assert row.request.servers == ("default",)  # as what it goes on from, whatever its session has named since
     assert (first.phase, second.phase) == (TaskPhase.DONE, TaskPhase.DONE)
-    assert crew.calls == FROM_WEIGH
-    assert second.totals.spent.tokens == bill.total.calls * CALL_TOKENS == len(FROM_WEIGH) * CALL_TOKENS
+    assert crew.calls == CALLS_FROM_WEIGH
+    assert second.totals.spent.tokens == bill.total.calls * CALL_TOKENS == len(CALLS_FROM_WEIGH) * CALL_TOKENS
     assert paid.total.calls * CALL_TOKENS == WORK_TOKENS
     assert second.reused == Reused(task_id=first.task_id, agents=("harbours", "tides"))
     assert f"Reused from {first.task_id}, where it was paid: harbours, tides." in second.notes
@@ -80,9 +80,9 @@ async def test_a_fork_of_a_fork_names_who_paid_for_what(
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(under=terms())
         first = (await counter.task().result()).task_id
-        second = (await done(counter, await fork(counter, "weigh"))).task_id
-        third = await done(counter, await fork(counter, "write", of=second, request_id="third"))
-        fourth = await done(counter, await fork(counter, "write", of=third.task_id, request_id="fourth"))
+        second = (await done(counter, await fork(counter, FROM_WEIGH))).task_id
+        third = await done(counter, await fork(counter, FROM_WRITE.replace(request_id="third"), second))
+        fourth = await done(counter, await fork(counter, FROM_WRITE.replace(request_id="fourth"), third.task_id))
     payers = {"harbours": first, "tides": first}
     assert third.reused == Reused(task_id=second, agents=("harbours", "tides", "weigh"), payers=payers)
     assert third.notes[:2] == (
@@ -116,13 +116,13 @@ async def test_a_fork_of_a_cancelled_task_does_what_was_not_finished_also_where_
         crew.calls.clear()
         async with dev_server() as server, working(server, parts):
             counter = Counter(server, parts.store)
-            row = await fork(counter, "write", budget=Limit(tokens=50_000))
+            row = await fork(counter, FROM_WRITE.replace(budget=Limit(tokens=50_000)))
             second = await done(counter, row)
             told = await parts.store.tellings(row.ref.task_id, ANYONE)
     assert (first.phase, second.phase) == (TaskPhase.CANCELLED, TaskPhase.DONE)
     assert second.reused == Reused(task_id=first.task_id, agents=("harbours",))
-    assert second.totals.spent.tokens == RESEARCH_TOKENS + len(FROM_WEIGH) * CALL_TOKENS
-    assert [call for call in crew.calls if call.step in {"weigh", "write"}] == FROM_WEIGH
+    assert second.totals.spent.tokens == RESEARCH_TOKENS + len(CALLS_FROM_WEIGH) * CALL_TOKENS
+    assert [call for call in crew.calls if call.step in {"weigh", "write"}] == CALLS_FROM_WEIGH
     assert [telling.number for telling in told] == [1]
 
 
@@ -132,10 +132,10 @@ async def test_what_cannot_be_forked_is_refused_and_stores_nothing(
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(under=tight())
         with pytest.raises(BadInput, match="is not over: `waystation watch`"):
-            await fork(counter, "weigh")
+            await fork(counter, FROM_WEIGH)
         await until_both_ask(counter.task())
         await counter.task().signal(DENY_BUDGET, {"request_id": "harbours-1", "finish": "cancel"})
         await counter.task().result()
         with pytest.raises(BadInput, match="has no step 'weight'; it has harbours, tides, weigh, write"):
-            await fork(counter, "weight")
+            await fork(counter, FROM_WEIGH.replace(step="weight"))
         assert len(await counter.store.tasks(ANYONE)) == 1

@@ -25,13 +25,13 @@ def by_role(**working: Working) -> TaskTerms:
     """Terms under which these roles work in another way than the others do."""
     given = delegating(budget=90_000, agent_budget=30_000)
     agents = {
-        role: given.agent.model_copy(
-            update={
-                **own._asdict(),
-                "max_output": ASIDE + 200,
-                "output_floor": ASIDE + 50,
-                "prices": (*given.agent.prices, CREW_PRICE.replace(model=own.model)),
-            }
+        role: given.agent.replace(
+            model=own.model,
+            effort=own.effort,
+            thinking=own.thinking,
+            max_output=ASIDE + 200,
+            output_floor=ASIDE + 50,
+            prices=(*given.agent.prices, CREW_PRICE.replace(model=own.model)),
         )
         for role, own in working.items()
     }

@@ -151,11 +151,11 @@ async def test_what_cannot_be_taken_back_is_refused_and_the_task_stays_as_it_end
         ended = await task.result()
         await settled(counter)
         for wrong, why in (
-            ({"message": "m99"}, "there is no message 'm99'"),
-            ({"agent": "plan"}, "there is no agent 'plan' that has worked; there are: harbours"),
+            (BACK.replace(message="m99"), "there is no message 'm99'"),
+            (BACK.replace(agent="plan"), "there is no agent 'plan' that has worked; there are: harbours"),
         ):
             with pytest.raises(BadInput, match=why):
-                await counter.edit(BACK.model_copy(update=wrong))
+                await counter.edit(wrong)
         with pytest.raises(BadInput, match="has ended: pin is for agents at work"):
             await counter.edit(EditInput(action="pin", agent="harbours", message="m5"))
         await counter.limit(Limit(tokens=WORK_TOKENS))

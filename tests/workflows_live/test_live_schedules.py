@@ -110,7 +110,7 @@ async def test_a_schedule_that_fails_three_times_pauses_itself_and_the_server_ha
 @pytest.mark.timeout(240)
 async def test_a_success_ends_a_row_of_failures(server: TemporalClient, settings: Settings) -> None:
     async with office(server, settings, runner=strict()) as platform:
-        await platform.schedules.add(platform.wish(failures=2))
+        await platform.schedules.add(platform.wish().replace(failures=2))
         moved = platform.docs.rename(platform.docs.with_name("moved"))
         first = await platform.week(0)
         moved.rename(platform.docs)
@@ -128,8 +128,8 @@ async def test_a_run_that_would_pass_the_ceiling_of_the_month_does_not_start_and
 ) -> None:
     async with office(server, settings) as platform:
         with pytest.raises(BadInput, match="no run would ever start"):
-            await platform.schedules.add(platform.wish(monthly=Limit(tokens=10_000)))
-        await platform.schedules.add(platform.wish(monthly=BUDGET))
+            await platform.schedules.add(platform.wish().replace(monthly=Limit(tokens=10_000)))
+        await platform.schedules.add(platform.wish().replace(monthly=BUDGET))
         first = await platform.week(0)
         platform.write("three")
         second = await platform.week(1)
@@ -151,7 +151,7 @@ async def test_runs_that_begin_at_once_keep_to_the_ceiling_of_the_month_together
     crew = Held()
     async with office(server, settings, Crew(before=crew)) as platform:
         monthly, timing = Limit(tokens=2 * (BUDGET.tokens or 0)), Timing(cron="0 7 * * 1", overlap="allow-all")
-        added = await platform.schedules.add(platform.wish(monthly=monthly, timing=timing))
+        added = await platform.schedules.add(platform.wish().replace(monthly=monthly, timing=timing))
         handle = platform.server.get_schedule_handle(added.seen.schedule_id)
         every_week = ScheduleBackfill(MONDAYS[0] - timedelta(days=1), MONDAYS[4] + timedelta(days=1))
         await handle.backfill(replace(every_week, overlap=ScheduleOverlapPolicy.ALLOW_ALL))
@@ -248,11 +248,11 @@ async def test_what_cannot_be_scheduled_is_refused_and_nothing_of_it_is_kept(
             Timing(cron="0 7 * * 1", zone="Europe/Nowhere"),
         ):
             with pytest.raises(BadInput, match=r"--cron .* cannot be used"):
-                await platform.schedules.add(platform.wish(timing=timing))
+                await platform.schedules.add(platform.wish().replace(timing=timing))
         with pytest.raises(BadInput, match=r"^--cron '0 7 31 2 \*' names no time that will ever come"):
-            await platform.schedules.add(platform.wish(timing=Timing(cron="0 7 31 2 *")))
+            await platform.schedules.add(platform.wish().replace(timing=Timing(cron="0 7 31 2 *")))
         assert await platform.schedules.list() == ()
-        wishes = [platform.wish(monthly=Limit(tokens=1_000_000 * times)) for times in (1, 2)]
+        wishes = [platform.wish().replace(monthly=Limit(tokens=1_000_000 * times)) for times in (1, 2)]
         added = await asyncio.gather(*map(platform.schedules.add, wishes), return_exceptions=True)
         (kept,) = await platform.listed()
     won = [one for one in added if isinstance(one, KnownSchedule)]
@@ -266,7 +266,7 @@ async def test_a_task_that_is_terminated_or_fails_is_a_failure_of_its_schedule(
 ) -> None:
     crew = Held()
     async with office(server, settings, Crew(before=crew)) as platform:
-        await platform.schedules.add(platform.wish(failures=2))
+        await platform.schedules.add(platform.wish().replace(failures=2))
         assert await platform.schedules.run("weekly")
 
         async def at_work() -> bool:
@@ -295,7 +295,7 @@ async def test_a_run_whose_history_grows_long_goes_on_waiting_for_the_same_task_
     async with dev_server("limit.historyCount.suggestContinueAsNew=20") as server:
         monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
         async with office(server, Settings(home=tmp_path, tenant=TENANT), Crew(before=crew)) as platform:
-            await platform.schedules.add(platform.wish(failures=2))
+            await platform.schedules.add(platform.wish().replace(failures=2))
             moved = platform.docs.rename(platform.docs.with_name("moved"))
             first = await platform.week(0)
             moved.rename(platform.docs)

@@ -93,8 +93,10 @@ class Reviser:
         if (versions := await self._made(run)) is not None:
             before, after = versions
             plan = after.plan.without_goals()
-            changes = {"version": after.number, **difference(before.plan, after.plan)}
-            revision = revision.model_copy(update=changes)
+            steps = difference(before.plan, after.plan)
+            revision = revision.replace(
+                version=after.number, added=steps.added, dropped=steps.dropped, changed=steps.changed
+            )
         return Revised(revision=revision, plan=plan, totals=await self.store.totals(run.run_id), notes=notes)
 
     async def _taken_back(self, run: RunRef, request: RevisionRequest) -> Revised:

@@ -253,13 +253,10 @@ async def _answered(client: Client, way: Variant, one: Posed) -> ScoredAnswer:
         raise
     except WaystationError as error:
         return failed.replace(task_id=task_id, fault=str(error))
-    return failed.model_copy(
-        update={
-            **_cost(progress),
-            "seconds": round(time.perf_counter() - begun, 1),
-            "scores": failed.scores if report is None else scored(one.gold, report, one.lines),
-            "fault": _fault(progress) if report is None else "",
-        }
+    return _with_cost(failed, progress).replace(
+        seconds=round(time.perf_counter() - begun, 1),
+        scores=failed.scores if report is None else scored(one.gold, report, one.lines),
+        fault=_fault(progress) if report is None else "",
     )
 
 
@@ -267,15 +264,15 @@ def _fault(progress: TaskProgress) -> str:
     return "; ".join([f"the task is {progress.phase} and has no report", *progress.notes])
 
 
-def _cost(progress: TaskProgress) -> dict[str, object]:
-    return {
-        "task_id": progress.task_id,
-        "phase": progress.phase,
-        "tokens": progress.budget.spent.tokens,
-        "micro_usd": known_cost(progress),
-        "compactions": progress.all_compactions.made_room,
-        "pauses": len(progress.approvals),
-    }
+def _with_cost(answer: ScoredAnswer, progress: TaskProgress) -> ScoredAnswer:
+    return answer.replace(
+        task_id=progress.task_id,
+        phase=progress.phase,
+        tokens=progress.budget.spent.tokens,
+        micro_usd=known_cost(progress),
+        compactions=progress.all_compactions.made_room,
+        pauses=len(progress.approvals),
+    )
 
 
 async def _followed(client: Client, task_id: str) -> TaskView:

@@ -217,7 +217,14 @@ def schedule_json(known: KnownSchedule) -> ScheduleJson:
         zone=wish.timing.zone if wish is not None else "",
         budget=_budget(wish),
         monthly=limit_text(wish.monthly) if wish is not None else "",
-        **seen.model_dump(exclude={"schedule_id", "order"}),
+        paused=seen.paused,
+        note=seen.note,
+        next_run=seen.next_run,
+        last_run=seen.last_run,
+        last=seen.last,
+        running=seen.running,
+        skipped=seen.skipped,
+        missed=seen.missed,
     )
 
 

@@ -296,6 +296,12 @@ class ListedKeyJson(Value):
     revoked_at: datetime | None
 
 
+def _listed(key: ApiKey) -> ListedKeyJson:
+    return ListedKeyJson(
+        id=key.id, name=key.name, tenant=key.tenant, role=key.role, made_at=key.made_at, revoked_at=key.revoked_at
+    )
+
+
 class MadeKeyJson(Value):
     """What `keys make` prints: the key itself, once."""
 
@@ -336,7 +342,7 @@ def list_keys(as_json: JsonOption = False) -> None:
     """List the API keys, without what opens by them."""
     found = _keys(Settings()).all()
     if as_json:
-        print_json([ListedKeyJson.model_validate(key.model_dump(exclude={"digest"})) for key in found])
+        print_json([_listed(key) for key in found])
         return
     for key in found:
         print_text(_line(key))

@@ -79,7 +79,7 @@ def _payers(ended: TaskState, kept: Iterable[str]) -> dict[str, str]:
 
 def _kept(run: AgentRun, ref: TaskRef) -> AgentRun:
     """The same work under the new task. What it cost was paid there."""
-    own = run.run.model_copy(update=ref.model_dump())
+    own = run.run.replace(store_id=ref.store_id, tenant=ref.tenant, session=ref.session, task_id=ref.task_id)
     return run.replace(run=own, totals=RunTotals())
 
 

@@ -8,7 +8,7 @@ What looks over the work of a task: revisions of its plan, reviews of its report
 from collections.abc import Collection, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from itertools import count
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator, Field
 from pydantic.json_schema import SkipJsonSchema
@@ -357,9 +357,9 @@ class PlanVersion(Value):
 
 def changed(plan: Plan, change: PlanChange, begun: frozenset[str]) -> Plan:
     """The plan after the change. New steps stand before the first that has not begun; nobody needs what is dropped."""
-    changes = {one.id: one.model_dump(exclude={"id"}, exclude_none=True) for one in change.change}
+    changes = {one.id: one for one in change.change}
     kept = [
-        step if step.id in begun else _without(step.model_copy(update=changes.get(step.id, {})), change.drop)
+        step if step.id in begun else _without(_changed(step, changes.get(step.id)), change.drop)
         for step in plan.steps
         if step.id not in change.drop
     ]
@@ -381,14 +381,32 @@ def change_errors(plan: Plan, change: PlanChange, begun: frozenset[str], room: i
     return tuple(errors) or plan_errors(changed(plan, change, begun))
 
 
-def difference(before: Plan, after: Plan) -> dict[str, tuple[str, ...]]:
-    """Ids of the steps that were `added`, `dropped` and `changed`."""
+class PlanDifference(NamedTuple):
+    """Ids of the steps that one plan has otherwise than another."""
+
+    added: tuple[str, ...]
+    dropped: tuple[str, ...]
+    changed: tuple[str, ...]
+
+
+def difference(before: Plan, after: Plan) -> PlanDifference:
+    """What the later plan has otherwise."""
     old, new = ({step.id: step for step in plan.steps} for plan in (before, after))
-    return {
-        "added": tuple(step_id for step_id in new if step_id not in old),
-        "dropped": tuple(step_id for step_id in old if step_id not in new),
-        "changed": tuple(step_id for step_id in new if step_id in old and new[step_id] != old[step_id]),
-    }
+    return PlanDifference(
+        added=tuple(step_id for step_id in new if step_id not in old),
+        dropped=tuple(step_id for step_id in old if step_id not in new),
+        changed=tuple(step_id for step_id in new if step_id in old and new[step_id] != old[step_id]),
+    )
+
+
+def _changed(step: Step, change: StepChange | None) -> Step:
+    if change is None:
+        return step
+    return step.replace(
+        goal=step.goal if change.goal is None else change.goal,
+        title=step.title if change.title is None else change.title,
+        needs=step.needs if change.needs is None else change.needs,
+    )
 
 
 def _without(step: Step, dropped: tuple[str, ...]) -> Step:

@@ -53,15 +53,15 @@ class ModelRequest(Value):
         """As this model, by its full name, takes it where it is: without what only another one could read, or takes."""
         facts, there = model_facts(model), located(model).model
         messages = tuple(_readable(message, message.said_by or self.model, model) for message in self.messages)
-        changed: dict[str, object] = {"model": there, "messages": messages, "fallbacks": ()}
+        placed = self.replace(model=there, messages=messages, fallbacks=())
         if model != self.model:
-            changed["previous_reply"] = ""
-            taken = facts.takes is not None and facts.takes.refused(self.effort, self.thinking) is None
-            changed |= {} if taken else {"effort": None, "thinking": None}
-            changed["max_output"] = min(self.max_output, facts.max_output if facts.known else self.max_output)
+            most = min(self.max_output, facts.max_output if facts.known else self.max_output)
+            placed = placed.replace(previous_reply="", max_output=most)
+            if facts.takes is None or facts.takes.refused(self.effort, self.thinking) is not None:
+                placed = placed.replace(effort=None, thinking=None)
         if isinstance(self.thinking, int) and messages != self.messages:
-            changed["thinking"] = "off"  # it is refused where the last reply does not begin with thinking
-        return self.model_copy(update=changed)
+            placed = placed.replace(thinking="off")  # it is refused where the last reply does not begin with thinking
+        return placed
 
 
 def _readable(message: Message, speaker: str, reader: str) -> Message:

@@ -198,7 +198,10 @@ class Assistant:
         part = whole.report if section is None else section_of(sections, section)
         cited = {(one.document, one.first_line, one.last_line) for one in citations_in(part)}
         return ReportPart(
-            **whole.model_dump(exclude={"report"}),
+            task_id=whole.task_id,
+            phase=whole.phase,
+            version=whole.version,
+            versions=whole.versions,
             title=exported.title,
             sections=tuple(heading for heading, _ in sections),
             section=section,

@@ -381,7 +381,7 @@ class AssistantServer(MCPServer[Any]):
     async def list_tools(self) -> list[Tool]:
         """See base class. Each takes what it names and nothing else."""
         return [
-            tool.model_copy(update={"input_schema": {**tool.input_schema, "additionalProperties": False}})
+            tool.__replace__(input_schema={**tool.input_schema, "additionalProperties": False})
             for tool in await super().list_tools()
         ]
 

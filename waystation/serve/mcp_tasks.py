@@ -86,7 +86,7 @@ def made_plain(said: CallToolResult) -> CallToolResult:
     """Data as text: a model reads what no person sees."""
     texts = [TextContent(text=plain_json(one.text)) for one in said.content if isinstance(one, TextContent)]
     seen = mapped(said.structured_content, plain, every_name)
-    return said.model_copy(update={"content": texts, "structured_content": seen})
+    return said.__replace__(content=[*texts], structured_content=seen)
 
 
 def faults_text(faults: ValidationError) -> str:

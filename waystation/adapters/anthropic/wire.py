@@ -100,8 +100,11 @@ def request_parameters(request: ModelRequest, capable: Capabilities = UNKNOWN) -
 
 def _facts(model: str, capable: Capabilities) -> ModelFacts:
     """What is known of the model by its name, and over it what its endpoint was found to do."""
-    found = {"forces_tools": capable.forces_tools, "binds_thinking": capable.binds_thinking}
-    return model_facts(model).model_copy(update={name: fits for name, fits in found.items() if fits is not None})
+    facts, forces, binds = model_facts(model), capable.forces_tools, capable.binds_thinking
+    return facts.replace(
+        forces_tools=facts.forces_tools if forces is None else forces,
+        binds_thinking=facts.binds_thinking if binds is None else binds,
+    )
 
 
 def thinks(wire: Prompt) -> bool:

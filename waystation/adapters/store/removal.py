@@ -231,7 +231,7 @@ class SqlForgetting(SqlDocumentOutbox):
             there.update(await _with_words(connection, ids))
         forgotten = Forgotten(tasks=len(there), passages=await self._without_passages(connection, ids))
         if order.everything:
-            forgotten = forgotten.model_copy(update=await _without_words(connection, ids, self._clock()))
+            forgotten = await _without_words(connection, forgotten, ids, self._clock())
         gone_texts = await drop_owned(connection, blobs, text_owners.c.task_id.in_(ids))
         await drop_shown(connection, order.tenant, await without_owner(connection, order.tenant, blobs))
         unmentioned = await mentioned_no_more(connection, candidates)
@@ -264,18 +264,21 @@ async def _with_words(connection: AsyncConnection, ids: tuple[str, ...]) -> set[
     return set((await connection.execute(found)).scalars())
 
 
-async def _without_words(connection: AsyncConnection, ids: tuple[str, ...], now: datetime) -> dict[str, int]:
-    """Counts by the fields of `Forgotten`. What the tasks cost and how they ended stays."""
+async def _without_words(
+    connection: AsyncConnection, forgotten: Forgotten, ids: tuple[str, ...], now: datetime
+) -> Forgotten:
+    """The same, with what is counted here. What the tasks cost and how they ended stays."""
     agents = runs_of(ids)
-    counts = {
-        field: sum([await _emptied(connection, table, column.in_(which)) for table, column, which in places])
-        for field, places in {
-            "messages": [(table, table.c.run_id, agents) for table in (messages, compactions, outcomes)],
-            "work": [(table, table.c.run_id, agents) for table in (notes, deliverables)],
-            "documents": [(documents, documents.c.task_id, ids)],
-            "audits": [(audit, audit.c.task_id, ids)],
-        }.items()
-    }
+
+    async def of_agents(*emptied: Table) -> int:
+        return sum([await _emptied(connection, table, table.c.run_id.in_(agents)) for table in emptied])
+
+    forgotten = forgotten.replace(
+        messages=await of_agents(messages, compactions, outcomes),
+        work=await of_agents(notes, deliverables),
+        documents=await _emptied(connection, documents, documents.c.task_id.in_(ids)),
+        audits=await _emptied(connection, audit, audit.c.task_id.in_(ids)),
+    )
     await _emptied(connection, tool_intents, tool_intents.c.run_id.in_(agents))
     await _emptied(connection, plan_revisions, plan_revisions.c.task_id.in_(ids))
     for row in (await connection.execute(select(tasks).where(tasks.c.task_id.in_(ids)))).all():
@@ -283,7 +286,7 @@ async def _without_words(connection: AsyncConnection, ids: tuple[str, ...], now:
         this = tasks.c.task_id == row.task_id
         await connection.execute(update(tasks).where(this).values(**scrubbed, plan=None, forgotten_at=now))
         announce(connection, row.task_id, Happening(kind="forgotten"), now)
-    return counts
+    return forgotten
 
 
 async def _without_sessions(connection: AsyncConnection, ids: tuple[str, ...]) -> None:

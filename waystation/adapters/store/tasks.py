@@ -394,8 +394,12 @@ def _spent(row: RowMapping) -> SpentLine:
     if "worst_case" in row:
         possibly = Amount(tokens=row["worst_case"], micro_usd=row["worst_case_micro_usd"])
         return named.replace(possibly_billed=possibly)
-    counted = {"calls": row["calls"], "usage": Usage.model_validate(row, extra="ignore"), "cost_micro_usd": row["cost"]}
-    return named.model_copy(update={**counted, "unpriced_calls": row["calls"] - row["priced"]})
+    return named.replace(
+        calls=row["calls"],
+        usage=Usage.model_validate(row, extra="ignore"),
+        cost_micro_usd=row["cost"],
+        unpriced_calls=row["calls"] - row["priced"],
+    )
 
 
 def _paid(row: RowMapping) -> Paid:

@@ -27,7 +27,7 @@ HASH_DIGITS = 64
 SHOWN = "/"
 """In the key of a text that is kept as it is shown, and in no content hash."""
 
-_KEPT = tuple(name for name in Document.model_fields if name in documents.c)
+_KEPT = tuple(Document.model_fields)
 
 
 def content_hash(text: str) -> str:
@@ -117,8 +117,7 @@ async def add_documents(connection: AsyncConnection, task_id: str, added: Sequen
 def document_row(task_id: str, position: int, document: Document) -> dict[str, object]:
     """The document at its place in a task."""
     name = bound(document.name, task_id, position, document.blob, document.source)
-    kept = document.model_dump(include=set(_KEPT))
-    return {"task_id": task_id, "position": position, **kept, "name": name}
+    return {"task_id": task_id, "position": position, **document.model_dump(), "name": name}
 
 
 async def documents_of(connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[Document, ...]:

@@ -351,8 +351,14 @@ async def _is_recorded(connection: AsyncConnection, run_id: str, record_id: str)
 
 async def add_intent(connection: AsyncConnection, run_id: str, intent: Intent) -> None:
     """One row more for the intent's key."""
-    worst_case = {"worst_case": intent.worst_case.tokens, "worst_case_micro_usd": intent.worst_case.micro_usd}
-    row = {"run_id": run_id, **intent.model_dump(exclude={"worst_case"}), **worst_case}
+    row = {
+        "run_id": run_id,
+        "key": intent.key,
+        "model": intent.model,
+        "worst_case": intent.worst_case.tokens,
+        "worst_case_micro_usd": intent.worst_case.micro_usd,
+        "at": intent.at,
+    }
     await connection.execute(insert(intents).values(row))
 
 
@@ -368,7 +374,19 @@ def _newest_intent(run_id: str, key: str) -> ScalarSelect[int]:
 
 async def add_charge(connection: AsyncConnection, run_id: str, charge: Charge) -> bool:
     """Count the charge and close one intent of its key. False: the key was charged before, and nothing changed."""
-    row = {"run_id": run_id, **charge.model_dump(exclude={"usage"}), **charge.usage.model_dump()}
+    row = {
+        "run_id": run_id,
+        "key": charge.key,
+        "kind": charge.kind,
+        "model": charge.model,
+        **charge.usage.model_dump(),
+        "cost_micro_usd": charge.cost_micro_usd,
+        "at": charge.at,
+        "answered_by": charge.answered_by,
+        "stop": charge.stop,
+        "dropped_thinking": charge.dropped_thinking,
+        "cache_miss": charge.cache_miss,
+    }
     if not await add_once(connection, charges, row):
         return False
     await drop_newest_intent(connection, run_id, charge.key)
