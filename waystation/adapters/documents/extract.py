@@ -6,7 +6,7 @@ What the beginning of a file says that it is; its suffix only decides where that
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -204,3 +204,27 @@ def is_utf8(content: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+NAMED_RANGES = 20
+"""Of pages, or slides, that lack something."""
+
+
+def of_numbers(noun: str, pages: Sequence[int], reason: str) -> Iterator[LeftOut]:
+    """What all pages, or slides, of these numbers lack; nothing where there are none."""
+    if pages:
+        ranges = [f"{first}" if first == last else f"{first}–{last}" for first, last in _ranges(pages)]
+        more = [f"and {len(ranges) - NAMED_RANGES} more ranges"] if len(ranges) > NAMED_RANGES else []
+        numbers = ", ".join([*ranges[:NAMED_RANGES], *more])
+        yield LeftOut(name=f"{noun} {numbers}" if len(pages) == 1 else f"{noun}s {numbers}", reason=reason)
+
+
+def _ranges(pages: Iterable[int]) -> list[tuple[int, int]]:
+    """Runs of neighbouring numbers: first and last of each."""
+    runs: list[tuple[int, int]] = []
+    for page in pages:
+        if runs and runs[-1][1] == page - 1:
+            runs[-1] = (runs[-1][0], page)
+        else:
+            runs.append((page, page))
+    return runs

@@ -28,10 +28,10 @@ from waystation.adapters.documents.office import (
     office_file,
     opened,
     sheets_extract,
-    slides_extract,
     xml,
 )
 from waystation.adapters.documents.pdf import pdf_extract
+from waystation.adapters.documents.slides import slides_extract
 from waystation.adapters.documents.word import word_extract
 from waystation.domain.documents import LeftOut
 from waystation.patterns import proven

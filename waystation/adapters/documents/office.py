@@ -1,10 +1,8 @@
-"""Workbooks and slides to text; zip archives are opened safely.
+"""Workbooks to text; zip archives are opened safely.
 
 Zip archives that documents come in: opened only if they unpack to a bounded size, and their members read safely.
 
 Excel files and OpenDocument tables to text: one part a sheet, one line a row, the values that the cells show.
-
-PPTX to text: one part a slide, with its title as a heading, its lists, tables and notes.
 """
 
 import zlib
@@ -228,10 +226,10 @@ def _sheet_members(archive: ZipFile, main: str) -> dict[str, str]:
     """By name of the sheet; empty where the list is in no XML that can be read."""
     try:
         targets = {key: name for key, (_, name) in links(archive, main).items()}
-        sheets = [*_all(xml(archive, main), "sheet")]
+        sheets = [*all_called(xml(archive, main), "sheet")]
     except Unreadable:
         return {}
-    return {sheet.get("name", ""): targets.get(_link_id(sheet), "") for sheet in sheets}
+    return {sheet.get("name", ""): targets.get(link_id(sheet), "") for sheet in sheets}
 
 
 def _errors(archive: ZipFile | None, name: str) -> _Errors:
@@ -241,8 +239,8 @@ def _errors(archive: ZipFile | None, name: str) -> _Errors:
     if b't="e"' not in (content := member(archive, name)) and b"t='e'" not in content:
         return {}
     return {
-        _position(cell.get("r", "")): next((value.text or "" for value in _all(cell, "v")), "")
-        for cell in _all(xml(archive, name), "c")
+        _position(cell.get("r", "")): next((value.text or "" for value in all_called(cell, "v")), "")
+        for cell in all_called(xml(archive, name), "c")
         if cell.get("t") == "e"
     }
 
@@ -293,84 +291,11 @@ def _shown(cell: _Cell) -> str:
             return " ".join(cell.split())
 
 
-_PRESENTATION = "ppt/presentation.xml"
-_FURNITURE = frozenset({"sldNum", "dt", "ftr", "hdr", "sldImg"})
-"""Placeholders that stand on every slide alike."""
-
-
-def slides_extract(archive: ZipFile, main: str = _PRESENTATION) -> Extract:
-    """The slides in the order in which they are shown; hidden ones and those that cannot be read are left out and
-    named. Raises Unreadable.
-    """
-    targets = links(archive, main)
-    parts: list[DocumentPart] = []
-    left_out: list[LeftOut] = []
-    for number, entry in enumerate(_all(xml(archive, main), "sldId"), 1):
-        _, name = targets.get(_link_id(entry), ("", ""))
-        try:
-            slide = xml(archive, name)
-        except Unreadable as unreadable:
-            left_out.append(LeftOut(name=f"slide {number}", reason=str(unreadable)))
-            continue
-        if slide.get("show") in {"0", "false"}:
-            left_out.append(LeftOut(name=f"slide {number}", reason="hidden; show it to have it read"))
-            continue
-        try:
-            notes = [*_notes(archive, name)]
-        except Unreadable as unreadable:
-            notes = []
-            left_out.append(LeftOut(name=f"notes of slide {number}", reason=str(unreadable)))
-        parts.append(DocumentPart(f"slide {number}", "\n\n".join([*_blocks(slide), *notes])))
-    if left_out and not parts and all(item.reason.startswith("damaged") for item in left_out):
-        raise Unreadable(left_out[0].reason)
-    return Extract(parts, left_out)
-
-
-def _notes(archive: ZipFile, slide: str) -> Iterator[str]:
-    for kind, name in links(archive, slide).values():
-        if kind.endswith("/notesSlide") and (said := "\n\n".join(_blocks(xml(archive, name)))):
-            yield f"Notes:\n{said}"
-
-
-def _link_id(entry: Element) -> str:
+def link_id(entry: Element) -> str:
+    """The id of the link that an element of a list stands for."""
     return next((value for key, value in entry.items() if key.endswith("relationships}id")), "")
 
 
-def _blocks(element: Element) -> Iterator[str]:
-    """The texts of shapes and tables below an element, in the order of the file."""
-    for child in element:
-        match local(child):
-            case "Fallback":
-                # The same again, for programs that do not know the kind of shape before it.
-                continue
-            case "sp":
-                yield from filter(None, [_shape(child)])
-            case "tbl":
-                yield "\n".join(" | ".join(_cell(cell) for cell in _all(row, "tc")) for row in _all(child, "tr"))
-            case _:
-                yield from _blocks(child)
-
-
-def _shape(shape: Element) -> str:
-    kind = next((holder.get("type", "body") for holder in _all(shape, "ph")), "")
-    paragraphs = [text for paragraph in _all(shape, "p") if (text := _text(paragraph))]
-    if kind in _FURNITURE or not paragraphs:
-        return ""
-    if kind in {"title", "ctrTitle"}:
-        return f"# {' '.join(' '.join(paragraphs).split())}"
-    return "\n".join(f"- {text}" for text in paragraphs) if len(paragraphs) > 1 else paragraphs[0]
-
-
-def _cell(cell: Element) -> str:
-    return " ".join(" ".join(_text(paragraph) for paragraph in _all(cell, "p")).split())
-
-
-def _text(paragraph: Element) -> str:
-    pieces = [
-        "\n" if local(piece) == "br" else piece.text or "" for piece in paragraph.iter() if local(piece) in {"t", "br"}
-    ]
-    return "".join(pieces).strip()
-
-
-def _all(element: Element, name: str) -> Iterator[Element]:
+def all_called(element: Element, name: str) -> Iterator[Element]:
+    """Every element below, by its name without the namespace."""
     return (found for found in element.iter() if local(found) == name)

@@ -5,20 +5,18 @@ Pictures of text, and signs whose font does not say what they are, are not read,
 
 import ctypes
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum, auto
 from itertools import groupby
 from typing import NamedTuple, Protocol, cast
 
 from pypdfium2 import PdfDocument, PdfiumError, raw
 
-from waystation.adapters.documents.extract import DocumentPart, Extract, Unreadable
+from waystation.adapters.documents.extract import DocumentPart, Extract, Unreadable, of_numbers
 from waystation.domain.documents import LeftOut
 from waystation.patterns import proven
 
 _MOST_PAGES = 5_000
-NAMED_RANGES = 20
-"""Of pages without text."""
 UNKNOWN = "\ufffd"
 """Stands for a sign whose font does not say what it is."""
 _HYPHENS = {0xFFFE: None, 0xAD: None}
@@ -158,15 +156,16 @@ class _Lost:
         """Pages, and signs of pages."""
         unknown, doubtful = sum(self._unknown.values()), sum(self._doubtful.values())
         return [
-            *_left_out(self.silent, "no text: scanned?"),
-            *_left_out(self.blank, "empty"),
-            *_left_out(self.unmapped, f"cannot be read: {_NO_LETTERS}. {_RECOGNISE}"),
-            *_left_out(
+            *of_numbers("page", self.silent, "no text: scanned?"),
+            *of_numbers("page", self.blank, "empty"),
+            *of_numbers("page", self.unmapped, f"cannot be read: {_NO_LETTERS}. {_RECOGNISE}"),
+            *of_numbers(
+                "page",
                 [*self._unknown],
                 f"{_signs(unknown)} shown as {UNKNOWN}, since {_NO_LETTERS} (often ligatures such as fi)",
             ),
-            *_left_out([*self._doubtful], f"{_signs(doubtful)} that may be others: {_NO_LETTERS}"),
-            *_left_out(self.damaged, "damaged"),
+            *of_numbers("page", [*self._doubtful], f"{_signs(doubtful)} that may be others: {_NO_LETTERS}"),
+            *of_numbers("page", self.damaged, "damaged"),
         ]
 
 
@@ -296,22 +295,3 @@ def _origin(page: object, index: int) -> tuple[float, float]:
     x, y = ctypes.c_double(), ctypes.c_double()
     _PDFIUM.FPDFText_GetCharOrigin(page, index, x, y)
     return x.value, y.value
-
-
-def _left_out(pages: Sequence[int], reason: str) -> Iterator[LeftOut]:
-    if pages:
-        ranges = [f"{first}" if first == last else f"{first}–{last}" for first, last in _ranges(pages)]
-        more = [f"and {len(ranges) - NAMED_RANGES} more ranges"] if len(ranges) > NAMED_RANGES else []
-        numbers = ", ".join([*ranges[:NAMED_RANGES], *more])
-        yield LeftOut(name=f"page {numbers}" if len(pages) == 1 else f"pages {numbers}", reason=reason)
-
-
-def _ranges(pages: Iterable[int]) -> list[tuple[int, int]]:
-    """Runs of neighbouring numbers: first and last of each."""
-    runs: list[tuple[int, int]] = []
-    for page in pages:
-        if runs and runs[-1][1] == page - 1:
-            runs[-1] = (runs[-1][0], page)
-        else:
-            runs.append((page, page))
-    return runs
