@@ -129,13 +129,6 @@ _OF_MAIL = frozenset({b"from", b"to", b"subject", b"date"})
 _OF_TRANSPORT = frozenset({b"message-id", b"mime-version", b"received", b"return-path"})
 _MAIL_SUFFIXES = frozenset({".eml", ".mht", ".mhtml"})
 """Browsers save a page with its pictures as an e-mail to nobody."""
-_OLD_FILES = (
-    ("EncryptedPackage", "protected by a password; save it without one"),
-    ("WordDocument", "an old Word file; save it as .docx"),
-    ("PowerPoint Document", "an old PowerPoint file; save it as .pptx"),
-    ("__properties_version", "an Outlook message; save it as .eml"),
-)
-"""The stream that tells what a compound file is, and what to do about it."""
 
 
 class Kind(Enum):
@@ -174,13 +167,6 @@ def kind_of(head: bytes, suffix: str) -> Kind:
     return Kind.HTML if is_page else Kind.TEXT
 
 
-def check_old_file(content: bytes) -> None:
-    """Raises Unreadable, with what to do, for a compound file that is no Excel file."""
-    for stream, reason in _OLD_FILES:
-        if stream.encode("utf-16-le") in content:
-            raise Unreadable(reason)
-
-
 def _is_mail(head: bytes, suffix: str) -> bool:
     """Whether it begins with an e-mail's headers; unless the suffix says so, with those of its transport, too."""
     lines = head.removeprefix(b"\xef\xbb\xbf").lstrip().replace(b"\r\n", b"\n").split(b"\n")
@@ -213,13 +199,13 @@ NAMED_RANGES = 20
 def of_numbers(noun: str, pages: Sequence[int], reason: str) -> Iterator[LeftOut]:
     """What all pages, or slides, of these numbers lack; nothing where there are none."""
     if pages:
-        ranges = [f"{first}" if first == last else f"{first}–{last}" for first, last in _ranges(pages)]
+        ranges = [f"{first}" if first == last else f"{first}–{last}" for first, last in runs(pages)]
         more = [f"and {len(ranges) - NAMED_RANGES} more ranges"] if len(ranges) > NAMED_RANGES else []
         numbers = ", ".join([*ranges[:NAMED_RANGES], *more])
         yield LeftOut(name=f"{noun} {numbers}" if len(pages) == 1 else f"{noun}s {numbers}", reason=reason)
 
 
-def _ranges(pages: Iterable[int]) -> list[tuple[int, int]]:
+def runs(pages: Iterable[int]) -> list[tuple[int, int]]:
     """Runs of neighbouring numbers: first and last of each."""
     runs: list[tuple[int, int]] = []
     for page in pages:
