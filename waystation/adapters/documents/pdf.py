@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol, cast
 from pypdfium2 import PdfDocument, PdfiumError, raw
 
 from waystation.adapters.documents.extract import DocumentPart, Extract, Unreadable, of_numbers
+from waystation.adapters.documents.pdf_notes import PageNotes, attachments, form_of, page_notes
 from waystation.domain.documents import LeftOut
 from waystation.patterns import proven
 
@@ -98,27 +99,29 @@ class _Page(NamedTuple):
     doubtful: int
     """Signs of a font without a map that are shown as if their codes were letters."""
     is_blank: bool
+    notes: PageNotes
 
 
 def pdf_extract(content: bytes) -> Extract:
     """One part for each page with text. Raises Unreadable: damaged, with a password, too long, without any text."""
     document = _opened(content)
+    form = form_of(document)
     if len(document) > _MOST_PAGES:
         raise Unreadable(f"has {len(document):,} pages, and {_MOST_PAGES:,} is the most; split it")
     parts: list[DocumentPart] = []
     lost = _Lost()
     for number in range(1, len(document) + 1):
         try:
-            page = _page(document, number)
+            page = _page(document, number, form)
         except PdfiumError:
             lost.damaged.append(number)
             continue
-        if page.text:
-            parts.append(DocumentPart(f"page {number}", page.text))
+        if said := "\n\n".join(filter(None, [page.text, page.notes.text])):
+            parts.append(DocumentPart(f"page {number}", said))
         lost.add(number, page)
     if not parts:
         raise Unreadable(lost.reason())
-    return Extract(parts, lost.left_out())
+    return Extract(parts, [*lost.left_out(), *attachments(document)])
 
 
 class _Lost:
@@ -132,9 +135,13 @@ class _Lost:
         self._unknown: dict[int, int] = {}
         """Signs, by page."""
         self._doubtful: dict[int, int] = {}
+        self._notes: dict[int, PageNotes] = {}
 
     def add(self, number: int, page: _Page) -> None:
         """Count what was not read of a page."""
+        self._notes[number] = page.notes
+        if not page.text and page.is_blank and page.notes.text:
+            return
         if not page.text:
             # A page whose content is broken looks blank, too: so those are named as well.
             (self.unmapped if page.unknown else self.blank if page.is_blank else self.silent).append(number)
@@ -166,7 +173,23 @@ class _Lost:
             ),
             *of_numbers("page", [*self._doubtful], f"{_signs(doubtful)} that may be others: {_NO_LETTERS}"),
             *of_numbers("page", self.damaged, "damaged"),
+            *self._beside(),
         ]
+
+    def _beside(self) -> Iterator[LeftOut]:
+        """What stands on pages and is not read."""
+        notes = self._notes
+        shown = "a comment strikes out words there, which are shown as if it did not"
+        kinds = (
+            ("comments", [at for at in notes if notes[at].comments], "not read"),
+            ("struck-out text", [at for at in notes if notes[at].struck], shown),
+            ("stamps", [at for at in notes if notes[at].stamps], "not read"),
+            ("attachments", [at for at in notes if notes[at].files], "not read"),
+            ("hidden text", [at for at in notes if notes[at].hidden], "no reader of the pages sees it"),
+        )
+        for kind, pages, reason in kinds:
+            for item in of_numbers("page", pages, reason):
+                yield LeftOut(name=f"{kind} of {item.name}", reason=reason)
 
 
 def _signs(count: int) -> str:
@@ -183,8 +206,9 @@ def _opened(content: bytes) -> _Document:
         raise Unreadable("damaged: no PDF that can be read") from error
 
 
-def _page(document: _Document, number: int) -> _Page:
+def _page(document: _Document, number: int, form: object) -> _Page:
     page = document[number - 1]
+    notes = page_notes(page, form)
     said = page.get_textpage()
     text, doubtful = said.get_text_range(), 0
     unmapped = [*map(_PDFIUM.FPDFText_HasUnicodeMapError, [said.raw] * (count := said.count_chars()), range(count))]
@@ -197,7 +221,7 @@ def _page(document: _Document, number: int) -> _Page:
         text = ""
     is_blank = next(page.get_objects(max_depth=1), None) is None
     page.close()
-    return _Page(_RUN.sub(UNKNOWN, text).strip(), unknown, doubtful, is_blank)
+    return _Page(_RUN.sub(UNKNOWN, text).strip(), unknown, doubtful, is_blank, notes)
 
 
 def _careful_text(page: object, text: str, unmapped: Sequence[bool]) -> tuple[str, int]:
