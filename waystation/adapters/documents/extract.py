@@ -127,7 +127,9 @@ _NEVER_TEXT = frozenset(
 _HEADER = proven(rb"\A(?:([!-9;-~]++)[ \t]*+:|[ \t])")
 _OF_MAIL = frozenset({b"from", b"to", b"subject", b"date"})
 _OF_TRANSPORT = frozenset({b"message-id", b"mime-version", b"received", b"return-path"})
-_MAIL_SUFFIXES = frozenset({".eml", ".mht", ".mhtml"})
+FROM_LINE = proven(rb"^From [^\r\n]{1,400}[ \t]\d{4}(?:[ \t][^\r\n]{0,40})?\r?\n", re.MULTILINE)
+"""Begins each message of a mailbox: an address and a date."""
+_MAIL_SUFFIXES = frozenset({".eml", ".mbox", ".mht", ".mhtml"})
 """Browsers save a page with its pictures as an e-mail to nobody."""
 
 
@@ -171,7 +173,7 @@ def _is_mail(head: bytes, suffix: str) -> bool:
     """Whether it begins with an e-mail's headers; unless the suffix says so, with those of its transport, too."""
     lines = head.removeprefix(b"\xef\xbb\xbf").lstrip().replace(b"\r\n", b"\n").split(b"\n")
     is_called_mail = suffix in _MAIL_SUFFIXES
-    if is_called_mail and lines[0].startswith(b"From "):
+    if lines[0].startswith(b"From ") and (is_called_mail or FROM_LINE.match(lines[0] + b"\n")):
         lines = lines[1:]
     names: set[bytes] = set()
     for line in lines[: lines.index(b"")] if b"" in lines else lines[:-1]:
