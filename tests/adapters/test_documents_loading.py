@@ -1,10 +1,12 @@
+import gc
 import hashlib
 import os
 from pathlib import Path
 
 import pytest
 
-from waystation.adapters.documents.extract import LARGEST_FILE, LARGEST_TEXT
+from waystation.adapters.documents import reader_child
+from waystation.adapters.documents.extract import LARGEST_FILE, LARGEST_TEXT, FileGiven, Refused
 from waystation.adapters.documents.sources import load_documents
 from waystation.domain.documents import MOST_OF_A_TASK, LeftOut
 from waystation.domain.errors import BadInput
@@ -256,3 +258,17 @@ def test_files_that_were_read_before_are_not_read_again_under_whatever_name(tmp_
     assert [one.name for one in again.documents] == ["c.md"]
     assert [one.name for one in again.unread] == ["a.pdf", "moved.md"]
     assert again.left_out == ()
+
+
+def test_no_garbage_is_looked_for_while_a_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+
+    def looked(*_: object) -> Refused:
+        seen.append(gc.isenabled())
+        return Refused(reason="seen")
+
+    monkeypatch.setattr(reader_child, "_read", looked)
+    (tmp_path / "a.txt").write_text("a")
+    files = [os.open(tmp_path / "a.txt", os.O_RDONLY) for _ in range(2)]
+    reader_child.answer(FileGiven(name="a.txt").model_dump_json().encode(), files)
+    assert (seen, gc.isenabled()) == ([False], True)

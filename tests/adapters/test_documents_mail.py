@@ -282,3 +282,23 @@ def test_every_leaf_is_in_the_text_or_named_or_another_form_of_one_that_is(tree:
     for text in tree.texts:
         at = message.find(text, at)
         assert at >= 0
+
+
+def test_a_mailbox_is_read_message_by_message() -> None:
+    encoded = b"Content-Transfer-Encoding: base64\nContent-Type: text/plain\n\nVGhlIGJ1ZGdldCBpcyA0MjAwIGV1cm9zLg==\n"
+    offer = mail(
+        text("See the offer."), text("pump,1250", "text/csv", 'Content-Disposition: attachment; filename="o.csv"\n')
+    )
+    begins = (b"From a@example.com Mon Jun 01 04:28:28 2009\n", b"From b@example.com  Tue Jun  2 04:28:28 2009 +0200\n")
+    said = b"Content-Type: text/plain\n\nWe agree.\n\nFrom the start of 2009\nwe pay.\n>From now on.\n"
+    content = b"\n".join([begins[0] + HEAD + encoded, begins[1] + offer, begins[0] + HEAD + said])
+    for name in ("a.mbox", "archive", "a.eml"):
+        read = extract(content if name != "archive" else content.replace(b"MIME-Version", b"Message-ID: <a>\nX"), name)
+        assert [part.place for part in read.parts] == [
+            *("section 1", "section 1", "section 2", "section 2"),
+            *("attachment o.csv of section 2", "section 3", "section 3"),
+        ]
+        texts = [part.text.strip() for part in read.parts]
+        assert texts[1] == "The budget is 4200 euros."
+        assert texts[4] == "pump,1250"
+        assert texts[6] == "We agree.\n\nFrom the start of 2009\nwe pay.\nFrom now on."

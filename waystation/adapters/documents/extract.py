@@ -6,7 +6,7 @@ What the beginning of a file says that it is; its suffix only decides where that
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -127,15 +127,10 @@ _NEVER_TEXT = frozenset(
 _HEADER = proven(rb"\A(?:([!-9;-~]++)[ \t]*+:|[ \t])")
 _OF_MAIL = frozenset({b"from", b"to", b"subject", b"date"})
 _OF_TRANSPORT = frozenset({b"message-id", b"mime-version", b"received", b"return-path"})
-_MAIL_SUFFIXES = frozenset({".eml", ".mht", ".mhtml"})
+FROM_LINE = proven(rb"^From [^\r\n]{1,400}[ \t]\d{4}(?:[ \t][^\r\n]{0,40})?\r?\n", re.MULTILINE)
+"""Begins each message of a mailbox: an address and a date."""
+_MAIL_SUFFIXES = frozenset({".eml", ".mbox", ".mht", ".mhtml"})
 """Browsers save a page with its pictures as an e-mail to nobody."""
-_OLD_FILES = (
-    ("EncryptedPackage", "protected by a password; save it without one"),
-    ("WordDocument", "an old Word file; save it as .docx"),
-    ("PowerPoint Document", "an old PowerPoint file; save it as .pptx"),
-    ("__properties_version", "an Outlook message; save it as .eml"),
-)
-"""The stream that tells what a compound file is, and what to do about it."""
 
 
 class Kind(Enum):
@@ -174,18 +169,11 @@ def kind_of(head: bytes, suffix: str) -> Kind:
     return Kind.HTML if is_page else Kind.TEXT
 
 
-def check_old_file(content: bytes) -> None:
-    """Raises Unreadable, with what to do, for a compound file that is no Excel file."""
-    for stream, reason in _OLD_FILES:
-        if stream.encode("utf-16-le") in content:
-            raise Unreadable(reason)
-
-
 def _is_mail(head: bytes, suffix: str) -> bool:
     """Whether it begins with an e-mail's headers; unless the suffix says so, with those of its transport, too."""
     lines = head.removeprefix(b"\xef\xbb\xbf").lstrip().replace(b"\r\n", b"\n").split(b"\n")
     is_called_mail = suffix in _MAIL_SUFFIXES
-    if is_called_mail and lines[0].startswith(b"From "):
+    if lines[0].startswith(b"From ") and (is_called_mail or FROM_LINE.match(lines[0] + b"\n")):
         lines = lines[1:]
     names: set[bytes] = set()
     for line in lines[: lines.index(b"")] if b"" in lines else lines[:-1]:
@@ -204,3 +192,27 @@ def is_utf8(content: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+NAMED_RANGES = 20
+"""Of pages, or slides, that lack something."""
+
+
+def of_numbers(noun: str, pages: Sequence[int], reason: str) -> Iterator[LeftOut]:
+    """What all pages, or slides, of these numbers lack; nothing where there are none."""
+    if pages:
+        ranges = [f"{first}" if first == last else f"{first}–{last}" for first, last in runs(pages)]
+        more = [f"and {len(ranges) - NAMED_RANGES} more ranges"] if len(ranges) > NAMED_RANGES else []
+        numbers = ", ".join([*ranges[:NAMED_RANGES], *more])
+        yield LeftOut(name=f"{noun} {numbers}" if len(pages) == 1 else f"{noun}s {numbers}", reason=reason)
+
+
+def runs(pages: Iterable[int]) -> list[tuple[int, int]]:
+    """Runs of neighbouring numbers: first and last of each."""
+    runs: list[tuple[int, int]] = []
+    for page in pages:
+        if runs and runs[-1][1] == page - 1:
+            runs[-1] = (runs[-1][0], page)
+        else:
+            runs.append((page, page))
+    return runs

@@ -18,7 +18,8 @@ from zipfile import ZipFile
 from bs4.dammit import EncodingDetector
 from charset_normalizer import from_bytes
 
-from waystation.adapters.documents.extract import HEAD, DocumentPart, Extract, Kind, Unreadable, check_old_file, kind_of
+from waystation.adapters.documents.compound import check_old_file
+from waystation.adapters.documents.extract import HEAD, DocumentPart, Extract, Kind, Unreadable, kind_of
 from waystation.adapters.documents.html import read_html
 from waystation.adapters.documents.mail import MailReaders, ReadAttached, mail_extract
 from waystation.adapters.documents.office import (
@@ -27,11 +28,11 @@ from waystation.adapters.documents.office import (
     member,
     office_file,
     opened,
-    sheets_extract,
-    slides_extract,
     xml,
 )
 from waystation.adapters.documents.pdf import pdf_extract
+from waystation.adapters.documents.sheets import sheets_extract
+from waystation.adapters.documents.slides import slides_extract
 from waystation.adapters.documents.word import word_extract
 from waystation.domain.documents import LeftOut
 from waystation.patterns import proven

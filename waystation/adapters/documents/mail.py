@@ -12,9 +12,10 @@ from email.generator import BytesGenerator
 from email.header import decode_header, make_header
 from email.message import Message
 from io import BytesIO
+from itertools import pairwise
 from typing import NamedTuple, cast
 
-from waystation.adapters.documents.extract import HEAD, DocumentPart, Extract, Unreadable, is_utf8
+from waystation.adapters.documents.extract import FROM_LINE, HEAD, DocumentPart, Extract, Unreadable, is_utf8
 from waystation.domain.documents import LeftOut
 from waystation.patterns import proven
 
@@ -87,10 +88,48 @@ def mail_extract(content: bytes, readers: MailReaders, depth: int = 0) -> Extrac
     """
     if depth > MOST_NESTED:
         raise Unreadable(f"more than {MOST_NESTED} e-mails deep; give it by itself")
+    content = content.removeprefix(b"\xef\xbb\xbf").lstrip()
+    messages = [*_messages(content)] if FROM_LINE.match(content) else []
+    return _mailbox(messages, readers, depth) if len(messages) > 1 else _message(content, readers, depth)
+
+
+def _message(content: bytes, readers: MailReaders, depth: int) -> Extract:
     try:
-        return _extract(_parsed(content.removeprefix(b"\xef\xbb\xbf").lstrip()), readers, depth)
+        return _extract(_parsed(content), readers, depth)
     except RecursionError as error:
         raise Unreadable("its parts are nested too deeply") from error
+
+
+_HEADER_FOLLOWS = proven(rb"\A[!-9;-~]{1,100}[ \t]*+:")
+_QUOTED_FROM = proven(rb"^>(?=>*From )", re.MULTILINE)
+
+
+def _messages(content: bytes) -> Iterator[bytes]:
+    """The messages of a mailbox: each begins with a line of its own behind an empty one, and then has headers."""
+    begins = [
+        line.start()
+        for line in FROM_LINE.finditer(content)
+        if _HEADER_FOLLOWS.match(content[line.end() : line.end() + 200])
+        and (not line.start() or content[max(0, line.start() - 3) : line.start()].endswith((b"\n\n", b"\n\r\n")))
+    ]
+    for begin, end in pairwise([*begins, len(content)]):
+        yield _QUOTED_FROM.sub(b"", content[begin:end])
+
+
+def _mailbox(messages: Sequence[bytes], readers: MailReaders, depth: int) -> Extract:
+    """Every message under a number of its own; one that cannot be read costs itself alone."""
+    parts: list[DocumentPart] = []
+    left_out: list[LeftOut] = []
+    for number, content in enumerate(messages, 1):
+        section = f"section {number}"
+        try:
+            extract = _message(content, readers, depth)
+        except Unreadable as unreadable:
+            left_out.append(LeftOut(name=section, reason=str(unreadable)))
+            continue
+        parts += [DocumentPart(f"{place} of {section}" if place else section, text) for place, text in extract.parts]
+        left_out += [LeftOut(name=f"{item.name} of {section}", reason=item.reason) for item in extract.left_out]
+    return Extract(parts, left_out)
 
 
 def _parsed(content: bytes) -> _Part:

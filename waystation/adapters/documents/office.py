@@ -1,16 +1,8 @@
-"""Workbooks and slides to text; zip archives are opened safely.
-
-Zip archives that documents come in: opened only if they unpack to a bounded size, and their members read safely.
-
-Excel files and OpenDocument tables to text: one part a sheet, one line a row, the values that the cells show.
-
-PPTX to text: one part a slide, with its title as a heading, its lists, tables and notes.
-"""
+"""Zip archives that documents come in: opened only if they unpack to a bounded size, and their members read safely."""
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from datetime import date, datetime, time, timedelta
 from io import BytesIO
 from posixpath import dirname, join, normpath
 from typing import Literal, NamedTuple
@@ -19,18 +11,8 @@ from zipfile import BadZipFile, ZipFile
 
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import fromstring
-from python_calamine import (
-    CalamineError,
-    CalamineSheet,
-    CalamineWorkbook,
-    PasswordError,
-    SheetMetadata,
-    SheetTypeEnum,
-    SheetVisibleEnum,
-)
 
-from waystation.adapters.documents.extract import DocumentPart, Extract, Unreadable
-from waystation.domain.documents import LeftOut
+from waystation.adapters.documents.extract import Unreadable
 
 MOST_MEMBERS = 10_000
 MOST_UNPACKED = 500_000_000
@@ -69,7 +51,7 @@ def repacked(archive: ZipFile, more: Mapping[str, bytes] = {}) -> bytes:
     with ZipFile(file, "w") as written:
         for name, content in more.items():
             written.writestr(name, content)
-        for name in archive.namelist():
+        for name in dict.fromkeys(name for name in archive.namelist() if name not in more):
             with suppress(Unreadable):
                 written.writestr(name, member(archive, name))
     return file.getvalue()
@@ -163,214 +145,11 @@ def _kind(archive: ZipFile, main: str) -> _OfficeKind | None:
     return next((kind for kind in _KINDS.values() if kind == found), None)
 
 
-_Cell = int | float | str | bool | time | date | datetime | timedelta
-
-
-_Errors = Mapping[tuple[int, int], str]
-"""By row and column, from 0."""
-
-
-def sheets_extract(content: bytes, archive: ZipFile | None = None, main: str | None = None) -> Extract:
-    """The visible sheets; hidden ones and those that cannot be read are left out and named. Raises Unreadable.
-
-    Args:
-        content: The file.
-        archive: The same, if it is one.
-        main: The member of it that lists the sheets of an Excel file.
-    """
-    parts: list[DocumentPart] = []
-    left_out: list[LeftOut] = []
-    if archive and not main and "mimetype" not in archive.NameToInfo:
-        content = repacked(archive, {"mimetype": b"application/vnd.oasis.opendocument.spreadsheet"})
-    elif archive and any(found.filename != found.orig_filename for found in archive.infolist()):
-        content = repacked(archive)
-    members = _sheet_members(archive, main) if archive and main else {}
-    try:
-        with CalamineWorkbook.from_filelike(BytesIO(content)) as book:
-            for sheet in book.sheets_metadata:
-                place, member_name = f"sheet {sheet.name}", members.get(sheet.name, "")
-                if reason := _not_read(sheet, archive, member_name if members else None):
-                    left_out.append(LeftOut(name=place, reason=reason))
-                    continue
-                try:
-                    errors = _errors(archive, member_name)
-                    parts.append(DocumentPart(place, "\n".join(_rows(book.get_sheet_by_name(sheet.name), errors))))
-                except (CalamineError, Unreadable):
-                    left_out.append(LeftOut(name=place, reason="damaged: no table that can be read"))
-    except PasswordError as error:
-        raise Unreadable("protected by a password; save it without one") from error
-    except CalamineError as error:
-        raise Unreadable("damaged: no table that can be read") from error
-    if left_out and not parts and all(item.reason.startswith("damaged") for item in left_out):
-        raise Unreadable("damaged: no table that can be read")
-    return Extract(parts, left_out)
-
-
-_NO_TABLES = (
-    (SheetTypeEnum.ChartSheet, "a chart, which has no text to be read"),
-    (SheetTypeEnum.DialogSheet, "a dialogue of an old version of Excel"),
-    (SheetTypeEnum.MacroSheet, "a macro"),
-    (SheetTypeEnum.Vba, "a macro"),
-)
-
-
-def _not_read(sheet: SheetMetadata, archive: ZipFile | None, member_name: str | None) -> str:
-    if sheet.visible != SheetVisibleEnum.Visible:
-        return "hidden; show it to have it read"
-    if reason := next((reason for kind, reason in _NO_TABLES if sheet.typ == kind), ""):
-        return reason
-    if archive and member_name is not None and member_name not in archive.NameToInfo:
-        return "damaged: a part of it is missing or broken"
-    return ""
-
-
-def _sheet_members(archive: ZipFile, main: str) -> dict[str, str]:
-    """By name of the sheet; empty where the list is in no XML that can be read."""
-    try:
-        targets = {key: name for key, (_, name) in links(archive, main).items()}
-        sheets = [*_all(xml(archive, main), "sheet")]
-    except Unreadable:
-        return {}
-    return {sheet.get("name", ""): targets.get(_link_id(sheet), "") for sheet in sheets}
-
-
-def _errors(archive: ZipFile | None, name: str) -> _Errors:
-    """What the library takes for empty: cells whose formulas have no result. Raises Unreadable."""
-    if archive is None or not name:
-        return {}
-    if b't="e"' not in (content := member(archive, name)) and b"t='e'" not in content:
-        return {}
-    return {
-        _position(cell.get("r", "")): next((value.text or "" for value in _all(cell, "v")), "")
-        for cell in _all(xml(archive, name), "c")
-        if cell.get("t") == "e"
-    }
-
-
-def _position(reference: str) -> tuple[int, int]:
-    """Row and column of `B3`, from 0."""
-    letters = "".join(filter(str.isalpha, reference)).upper()
-    column = 0
-    for letter in letters:
-        column = column * 26 + ord(letter) - ord("A") + 1
-    digits = reference[len(letters) :]
-    return (int(digits) if digits.isdecimal() else 0) - 1, column - 1
-
-
-def _rows(sheet: CalamineSheet, errors: _Errors) -> Iterator[str]:
-    # The library begins with the first row, but with the first column that has anything in it.
-    _, first_column = sheet.start or (0, 0)
-    by_row: dict[int, dict[int, str]] = {}
-    for (row, column), error in errors.items():
-        by_row.setdefault(row, {})[column - first_column] = error
-    for number, row in enumerate(sheet.iter_rows()):
-        broken = by_row.get(number, {})
-        if line := _line([broken.get(column, cell) for column, cell in enumerate(row)] if broken else row):
-            yield line
-
-
-def _line(row: Sequence[_Cell]) -> str:
-    cells = [_shown(cell) for cell in row]
-    while cells and not cells[-1]:
-        cells.pop()
-    return " | ".join(cells)
-
-
-def _shown(cell: _Cell) -> str:
-    match cell:
-        case bool():
-            return str(cell).upper()
-        case float():
-            # As many digits as the program itself shows: 0.1 + 0.2 is 0.3 there, and 3.0 is 3.
-            return f"{cell:.15g}"
-        case datetime():
-            return cell.isoformat(" ", "minutes" if not cell.second else "seconds")
-        case date() | time():
-            return cell.isoformat()
-        case int() | timedelta():
-            return str(cell)
-        case str():
-            return " ".join(cell.split())
-
-
-_PRESENTATION = "ppt/presentation.xml"
-_FURNITURE = frozenset({"sldNum", "dt", "ftr", "hdr", "sldImg"})
-"""Placeholders that stand on every slide alike."""
-
-
-def slides_extract(archive: ZipFile, main: str = _PRESENTATION) -> Extract:
-    """The slides in the order in which they are shown; hidden ones and those that cannot be read are left out and
-    named. Raises Unreadable.
-    """
-    targets = links(archive, main)
-    parts: list[DocumentPart] = []
-    left_out: list[LeftOut] = []
-    for number, entry in enumerate(_all(xml(archive, main), "sldId"), 1):
-        _, name = targets.get(_link_id(entry), ("", ""))
-        try:
-            slide = xml(archive, name)
-        except Unreadable as unreadable:
-            left_out.append(LeftOut(name=f"slide {number}", reason=str(unreadable)))
-            continue
-        if slide.get("show") in {"0", "false"}:
-            left_out.append(LeftOut(name=f"slide {number}", reason="hidden; show it to have it read"))
-            continue
-        try:
-            notes = [*_notes(archive, name)]
-        except Unreadable as unreadable:
-            notes = []
-            left_out.append(LeftOut(name=f"notes of slide {number}", reason=str(unreadable)))
-        parts.append(DocumentPart(f"slide {number}", "\n\n".join([*_blocks(slide), *notes])))
-    if left_out and not parts and all(item.reason.startswith("damaged") for item in left_out):
-        raise Unreadable(left_out[0].reason)
-    return Extract(parts, left_out)
-
-
-def _notes(archive: ZipFile, slide: str) -> Iterator[str]:
-    for kind, name in links(archive, slide).values():
-        if kind.endswith("/notesSlide") and (said := "\n\n".join(_blocks(xml(archive, name)))):
-            yield f"Notes:\n{said}"
-
-
-def _link_id(entry: Element) -> str:
+def link_id(entry: Element) -> str:
+    """The id of the link that an element of a list stands for."""
     return next((value for key, value in entry.items() if key.endswith("relationships}id")), "")
 
 
-def _blocks(element: Element) -> Iterator[str]:
-    """The texts of shapes and tables below an element, in the order of the file."""
-    for child in element:
-        match local(child):
-            case "Fallback":
-                # The same again, for programs that do not know the kind of shape before it.
-                continue
-            case "sp":
-                yield from filter(None, [_shape(child)])
-            case "tbl":
-                yield "\n".join(" | ".join(_cell(cell) for cell in _all(row, "tc")) for row in _all(child, "tr"))
-            case _:
-                yield from _blocks(child)
-
-
-def _shape(shape: Element) -> str:
-    kind = next((holder.get("type", "body") for holder in _all(shape, "ph")), "")
-    paragraphs = [text for paragraph in _all(shape, "p") if (text := _text(paragraph))]
-    if kind in _FURNITURE or not paragraphs:
-        return ""
-    if kind in {"title", "ctrTitle"}:
-        return f"# {' '.join(' '.join(paragraphs).split())}"
-    return "\n".join(f"- {text}" for text in paragraphs) if len(paragraphs) > 1 else paragraphs[0]
-
-
-def _cell(cell: Element) -> str:
-    return " ".join(" ".join(_text(paragraph) for paragraph in _all(cell, "p")).split())
-
-
-def _text(paragraph: Element) -> str:
-    pieces = [
-        "\n" if local(piece) == "br" else piece.text or "" for piece in paragraph.iter() if local(piece) in {"t", "br"}
-    ]
-    return "".join(pieces).strip()
-
-
-def _all(element: Element, name: str) -> Iterator[Element]:
+def all_called(element: Element, name: str) -> Iterator[Element]:
+    """Every element below, by its name without the namespace."""
     return (found for found in element.iter() if local(found) == name)

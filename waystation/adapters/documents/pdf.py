@@ -5,20 +5,19 @@ Pictures of text, and signs whose font does not say what they are, are not read,
 
 import ctypes
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum, auto
 from itertools import groupby
 from typing import NamedTuple, Protocol, cast
 
 from pypdfium2 import PdfDocument, PdfiumError, raw
 
-from waystation.adapters.documents.extract import DocumentPart, Extract, Unreadable
+from waystation.adapters.documents.extract import DocumentPart, Extract, Unreadable, of_numbers
+from waystation.adapters.documents.pdf_notes import PageNotes, attachments, form_of, page_notes
 from waystation.domain.documents import LeftOut
 from waystation.patterns import proven
 
 _MOST_PAGES = 5_000
-NAMED_RANGES = 20
-"""Of pages without text."""
 UNKNOWN = "\ufffd"
 """Stands for a sign whose font does not say what it is."""
 _HYPHENS = {0xFFFE: None, 0xAD: None}
@@ -100,27 +99,29 @@ class _Page(NamedTuple):
     doubtful: int
     """Signs of a font without a map that are shown as if their codes were letters."""
     is_blank: bool
+    notes: PageNotes
 
 
 def pdf_extract(content: bytes) -> Extract:
     """One part for each page with text. Raises Unreadable: damaged, with a password, too long, without any text."""
     document = _opened(content)
+    form = form_of(document)
     if len(document) > _MOST_PAGES:
         raise Unreadable(f"has {len(document):,} pages, and {_MOST_PAGES:,} is the most; split it")
     parts: list[DocumentPart] = []
     lost = _Lost()
     for number in range(1, len(document) + 1):
         try:
-            page = _page(document, number)
+            page = _page(document, number, form)
         except PdfiumError:
             lost.damaged.append(number)
             continue
-        if page.text:
-            parts.append(DocumentPart(f"page {number}", page.text))
+        if said := "\n\n".join(filter(None, [page.text, page.notes.text])):
+            parts.append(DocumentPart(f"page {number}", said))
         lost.add(number, page)
     if not parts:
         raise Unreadable(lost.reason())
-    return Extract(parts, lost.left_out())
+    return Extract(parts, [*lost.left_out(), *attachments(document)])
 
 
 class _Lost:
@@ -134,9 +135,13 @@ class _Lost:
         self._unknown: dict[int, int] = {}
         """Signs, by page."""
         self._doubtful: dict[int, int] = {}
+        self._notes: dict[int, PageNotes] = {}
 
     def add(self, number: int, page: _Page) -> None:
         """Count what was not read of a page."""
+        self._notes[number] = page.notes
+        if not page.text and page.is_blank and page.notes.text:
+            return
         if not page.text:
             # A page whose content is broken looks blank, too: so those are named as well.
             (self.unmapped if page.unknown else self.blank if page.is_blank else self.silent).append(number)
@@ -158,16 +163,33 @@ class _Lost:
         """Pages, and signs of pages."""
         unknown, doubtful = sum(self._unknown.values()), sum(self._doubtful.values())
         return [
-            *_left_out(self.silent, "no text: scanned?"),
-            *_left_out(self.blank, "empty"),
-            *_left_out(self.unmapped, f"cannot be read: {_NO_LETTERS}. {_RECOGNISE}"),
-            *_left_out(
+            *of_numbers("page", self.silent, "no text: scanned?"),
+            *of_numbers("page", self.blank, "empty"),
+            *of_numbers("page", self.unmapped, f"cannot be read: {_NO_LETTERS}. {_RECOGNISE}"),
+            *of_numbers(
+                "page",
                 [*self._unknown],
                 f"{_signs(unknown)} shown as {UNKNOWN}, since {_NO_LETTERS} (often ligatures such as fi)",
             ),
-            *_left_out([*self._doubtful], f"{_signs(doubtful)} that may be others: {_NO_LETTERS}"),
-            *_left_out(self.damaged, "damaged"),
+            *of_numbers("page", [*self._doubtful], f"{_signs(doubtful)} that may be others: {_NO_LETTERS}"),
+            *of_numbers("page", self.damaged, "damaged"),
+            *self._beside(),
         ]
+
+    def _beside(self) -> Iterator[LeftOut]:
+        """What stands on pages and is not read."""
+        notes = self._notes
+        shown = "a comment strikes out words there, which are shown as if it did not"
+        kinds = (
+            ("comments", [at for at in notes if notes[at].comments], "not read"),
+            ("struck-out text", [at for at in notes if notes[at].struck], shown),
+            ("stamps", [at for at in notes if notes[at].stamps], "not read"),
+            ("attachments", [at for at in notes if notes[at].files], "not read"),
+            ("hidden text", [at for at in notes if notes[at].hidden], "no reader of the pages sees it"),
+        )
+        for kind, pages, reason in kinds:
+            for item in of_numbers("page", pages, reason):
+                yield LeftOut(name=f"{kind} of {item.name}", reason=reason)
 
 
 def _signs(count: int) -> str:
@@ -184,8 +206,9 @@ def _opened(content: bytes) -> _Document:
         raise Unreadable("damaged: no PDF that can be read") from error
 
 
-def _page(document: _Document, number: int) -> _Page:
+def _page(document: _Document, number: int, form: object) -> _Page:
     page = document[number - 1]
+    notes = page_notes(page, form)
     said = page.get_textpage()
     text, doubtful = said.get_text_range(), 0
     unmapped = [*map(_PDFIUM.FPDFText_HasUnicodeMapError, [said.raw] * (count := said.count_chars()), range(count))]
@@ -198,7 +221,7 @@ def _page(document: _Document, number: int) -> _Page:
         text = ""
     is_blank = next(page.get_objects(max_depth=1), None) is None
     page.close()
-    return _Page(_RUN.sub(UNKNOWN, text).strip(), unknown, doubtful, is_blank)
+    return _Page(_RUN.sub(UNKNOWN, text).strip(), unknown, doubtful, is_blank, notes)
 
 
 def _careful_text(page: object, text: str, unmapped: Sequence[bool]) -> tuple[str, int]:
@@ -296,22 +319,3 @@ def _origin(page: object, index: int) -> tuple[float, float]:
     x, y = ctypes.c_double(), ctypes.c_double()
     _PDFIUM.FPDFText_GetCharOrigin(page, index, x, y)
     return x.value, y.value
-
-
-def _left_out(pages: Sequence[int], reason: str) -> Iterator[LeftOut]:
-    if pages:
-        ranges = [f"{first}" if first == last else f"{first}–{last}" for first, last in _ranges(pages)]
-        more = [f"and {len(ranges) - NAMED_RANGES} more ranges"] if len(ranges) > NAMED_RANGES else []
-        numbers = ", ".join([*ranges[:NAMED_RANGES], *more])
-        yield LeftOut(name=f"page {numbers}" if len(pages) == 1 else f"pages {numbers}", reason=reason)
-
-
-def _ranges(pages: Iterable[int]) -> list[tuple[int, int]]:
-    """Runs of neighbouring numbers: first and last of each."""
-    runs: list[tuple[int, int]] = []
-    for page in pages:
-        if runs and runs[-1][1] == page - 1:
-            runs[-1] = (runs[-1][0], page)
-        else:
-            runs.append((page, page))
-    return runs
