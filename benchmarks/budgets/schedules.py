@@ -43,7 +43,8 @@ async def add_schedules(at: Office) -> list[str]:
     for number in range(SCHEDULES):
         asked = TaskRequest(question=QUESTION, tenant=TENANT, session=f"S{number}", request_id="r", budget=BUDGET)
         timing = Timing(cron="0 7 * * 1", overlap="allow-all")
-        added = await at.schedules.add(at.wish(f"weekly-{number}", request=asked, monthly=BUDGET, timing=timing))
+        wish = at.wish().replace(name=f"weekly-{number}", request=asked, monthly=BUDGET, timing=timing)
+        added = await at.schedules.add(wish)
         ids.append(added.seen.schedule_id)
     return ids
 

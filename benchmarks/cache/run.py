@@ -109,7 +109,7 @@ class _Run:
                 case ContextFull(request_tokens=tokens):
                     compactions += 1
                     condenser = replace(office.condenser, model=self._model)
-                    await condenser.compress(office.compaction(tokens, known_records=compactions - 1))
+                    await condenser.compress(office.compaction(tokens).replace(known_records=compactions - 1))
                 case _:
                     raise AssertionError(outcome)
             leg += 1

@@ -9,7 +9,7 @@ from tests.crew import CREW_PLAN, Call, Crew, Gate, terms, tight
 from tests.readers import ANYONE
 from tests.running import Counter, Task, at_work, until, until_both_ask
 from tests.workflows_live.history import events, everything_written
-from tests.workflows_live.test_live_fork import done, fork
+from tests.workflows_live.test_live_fork import FROM_WEIGH, done, fork
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.client.sessions import (
     GivenAgain,
@@ -77,7 +77,7 @@ async def test_every_agent_hears_once_at_its_next_turn_and_a_fork_goes_on_with_w
         heard = {agent: await news(counter, task.id, agent) for agent in STEPS}
         report = await counter.store.get_text(str(ended.report), ANYONE)
         written = everything_written(await events(task))
-        forked = await fork(counter, "weigh")
+        forked = await fork(counter, FROM_WEIGH)
         second = await done(counter, forked)
         in_fork = {agent: await news(counter, forked.ref.task_id, agent) for agent in STEPS}
         documents = [await counter.store.documents(one, ANYONE) for one in (task.id, forked.ref.task_id)]
