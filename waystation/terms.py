@@ -13,6 +13,7 @@ from waystation.agents.contract import WINDOW_SHARE, EarlierTasks
 from waystation.domain.amount import Amount, Limit, amount_text, limit_text
 from waystation.domain.budget import Bound, Mode, WorstRates
 from waystation.domain.endpoints import ModelEndpoint
+from waystation.domain.foreign import USUAL
 from waystation.domain.leg import SMALLEST_REPLY_TOKENS, AgentTerms, least_reply
 from waystation.domain.models import (
     DEEP,
@@ -436,7 +437,17 @@ def _part_for_an_agent(chosen: Choices) -> Limit:
 def adjustments(request: TaskRequest, settings: Settings) -> tuple[str, ...]:
     """Sentences on what was asked for and cannot be had, with what takes its place; each once."""
     sentences = (sentence for role in step_roles() for sentence in _adjustments(request, settings, role))
-    return tuple(dict.fromkeys((*_of_no_use(settings), *_never_probed(request, settings), *sentences)))
+    found = (*_of_no_use(settings), *_never_probed(request, settings), *_unknown_servers(request, settings), *sentences)
+    return tuple(dict.fromkeys(found))
+
+
+def _unknown_servers(request: TaskRequest, settings: Settings) -> Iterator[str]:
+    """Where this machine has a file of tool servers, what it does not have is refused instead."""
+    if settings.tool_servers is None and (named := [name for name in request.servers or () if name != USUAL]):
+        yield (
+            "Nobody here knows which tool servers there are: where workers have none of the name, the task does "
+            f"without {', '.join(named)}."
+        )
 
 
 def _of_no_use(settings: Settings) -> Iterator[str]:

@@ -99,7 +99,7 @@ class ScheduledRunWorkflow:
         """Fail with the number of failures in a row, which Temporal hands to the schedule's next run."""
         failures = _failures_before(start) + 1
         if failures >= start.failures:
-            order = PauseOrder(schedule_id=start.order.own.task_id, failures=failures, error=kind)
+            order = PauseOrder(schedule_id=start.order.own.task_id, failures=failures)
             await workflow.execute_activity_method(
                 ScheduleActivities.pause, order, **named(SHORT, "pause the schedule")
             )

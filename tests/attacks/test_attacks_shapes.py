@@ -41,3 +41,37 @@ async def test_a_body_of_another_shape_is_told_the_right_one(
     detail = answer.json()["detail"]
     assert told in detail
     assert not [words for words in LIBRARY if words in detail]
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"a":' * 100_000, b'{"question": "Q"', b"\xff"])
+async def test_a_body_that_is_no_json_is_told_so(body: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
+    async with served(Settings(home=tmp_path)) as asking:
+        headers = {**BEARER, "content-type": "application/json"}
+        answer = await asking.post("/v1/tasks", content=body, headers=headers)
+    assert answer.status_code in {400, 422}
+    assert "JSON" in answer.json()["detail"]
+    assert "error parsing" not in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("question", [" ", "\u0000", "\u202e\u200b", "\u2060\ufeff\u3164"])
+async def test_a_question_in_which_nobody_can_read_anything_is_refused(
+    question: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
+    asked = {"question": question, "documents": [{"name": "a.md", "text": "A"}]}
+    async with served(Settings(home=tmp_path)) as asking:
+        answer = await asking.post("/v1/tasks", json=asked, headers=BEARER)
+    assert answer.status_code in {400, 422}
+    assert answer.json()["detail"].startswith("question: it ")
+
+
+async def test_a_document_in_which_nobody_can_read_anything_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
+    documents = [{"name": "a.md", "text": "A"}, {"name": "b.md", "text": "\u200b"}]
+    async with served(Settings(home=tmp_path)) as asking:
+        answer = await asking.post("/v1/tasks", json={"question": "Q", "documents": documents}, headers=BEARER)
+    assert answer.status_code == 400
+    assert answer.json()["detail"].startswith("the document b.md is blank")

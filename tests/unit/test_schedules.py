@@ -13,6 +13,7 @@ from waystation.client.schedules import KnownSchedule
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.procedures import GivenProcedure
 from waystation.domain.schedules import (
+    MonthlyBudget,
     PauseOrder,
     RunOrder,
     ScheduleWish,
@@ -72,10 +73,25 @@ def test_names_are_such_that_ids_can_hold_them(name: str) -> None:
         ScheduleWish.model_validate({**WISH.model_dump(), "name": name})
 
 
-def test_a_note_names_the_kind_of_the_last_error_and_what_to_do() -> None:
-    assert pause_note(PauseOrder(schedule_id="s", failures=3, error="BadInput")) == snapshot(
-        "paused itself after 3 failures in a row, the last of them BadInput: see its last run, then resume it"
+def test_a_note_says_how_often_it_failed_and_what_to_do() -> None:
+    assert pause_note(PauseOrder(schedule_id="s", failures=3)) == snapshot(
+        "paused itself after 3 failures in a row: see why in its last run, then resume it"
     )
+
+
+@pytest.mark.parametrize(
+    ("monthly", "budget"),
+    [
+        (Limit(tokens=1_000_000), Limit(micro_usd=1)),
+        (Limit(micro_usd=5_000_000), Limit(tokens=1)),
+        (Limit(tokens=1_000_000, micro_usd=5_000_000), Limit(tokens=1)),
+        (Limit(tokens=1_000_000), Limit()),
+    ],
+)
+def test_a_ceiling_in_a_unit_in_which_no_run_is_limited_lets_none_begin(monthly: Limit, budget: Limit) -> None:
+    assert "in the same unit" in over_month(monthly, Amount(), budget)
+    month = MonthlyBudget(schedule_id="s", limit=monthly, at=NOON, counted={})
+    assert month.refusal((), budget)
 
 
 def test_a_schedule_is_shown_with_its_times_its_limits_and_its_last_run() -> None:

@@ -188,6 +188,6 @@ async def test_an_agent_that_was_edited_can_still_be_denied(
             await task.signal(DENY_BUDGET, {"request_id": request_id, "by": "Ada"})
         ended = await task.result()
     assert nothing.state == "refused"
-    assert nothing.reason.startswith("NOOP_LITTLE_TO_GAIN, ")
+    assert nothing.reason.startswith("there is too little to gain")
     assert ended.phase is TaskPhase.PARTIAL
     assert [edit.state for edit in ended.edits] == ["refused", "refused"]

@@ -99,9 +99,7 @@ async def test_a_schedule_that_fails_three_times_pauses_itself_and_the_server_ha
     assert refused.seen.last.endswith("(failure 1 in a row)")
     assert gone.seen.last.startswith("failed: 1 of the places of its documents cannot be found")
     assert [one.seen.paused for one in (refused, gone, paused, resumed)] == [False, False, True, False]
-    assert paused.seen.note == (
-        "paused itself after 3 failures in a row, the last of them BadInput: see its last run, then resume it"
-    )
+    assert paused.seen.note == ("paused itself after 3 failures in a row: see why in its last run, then resume it")
     assert paused.seen.last.endswith("(failure 3 in a row)")
     assert b"ScheduledRunFailed" in told
     assert [words for words in (QUESTION, "Nordvik", str(platform.docs), "docs") if words.encode() in told] == []

@@ -11,7 +11,14 @@ from waystation.agents.condenser import Condenser
 from waystation.agents.roles import role_prompt
 from waystation.agents.tools.work import handed_in_by
 from waystation.domain.compaction.history import current, restore, with_record
-from waystation.domain.compaction.outcome import CompactionOutcome, CompactionRequest, EditOutcome, EditRequest, Manual
+from waystation.domain.compaction.outcome import (
+    CompactionOutcome,
+    CompactionRequest,
+    EditOutcome,
+    EditRequest,
+    Manual,
+    Status,
+)
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.compaction.units import pin, unpin
 from waystation.domain.continuation import TaskRewind, going_on, taken_back
@@ -156,6 +163,24 @@ class Editor:
         return Measure(fixed=toolbox.fixed_tokens(role_prompt(request.run.role)), scale=request.scale)
 
 
+_WORDS = {
+    Status.COMPRESSED: "compacted",
+    Status.OFFLOADED: "large results are shown in part",
+    Status.MASKED: "old results are hidden, and can be read again",
+    Status.NOOP: "there is nothing to compact",
+    Status.NOOP_LITTLE_TO_GAIN: "there is too little to gain",
+    Status.FAILED_EMPTY_SUMMARY: "not compacted: the summary was empty",
+    Status.FAILED_INFLATED: "not compacted: the summary was longer than what it stands for",
+    Status.FAILED_CHECK: "not compacted: the summary leaves out what has to stay",
+    Status.FAILED_SUMMARISER: "not compacted: no summary could be had",
+    Status.FAILED_TOKEN_COUNT: "not compacted: its tokens could not be counted",
+    Status.TRUNCATED: "the middle is hidden, without a summary",
+    Status.CANNOT_FIT: "not compacted: what has to stay does not fit",
+    Status.BLOCKED: "not compacted: the hook before it failed",
+}
+
+
 def _became(outcome: CompactionOutcome) -> str:
-    sizes = f"{outcome.status}, {outcome.tokens_before:,} to {outcome.tokens_after:,} tokens"
-    return " ".join((f"{sizes}.", *outcome.notes)) if outcome.notes else sizes
+    sizes = f", {outcome.tokens_before:,} to {outcome.tokens_after:,} tokens" if outcome.status.made_room else ""
+    words = f"{_WORDS[outcome.status]}{sizes}"
+    return " ".join((f"{words}.", *outcome.notes)) if outcome.notes else words

@@ -367,7 +367,7 @@ def _text(found: StatusJson) -> str:
     return "\n".join(lines)
 
 
-START_SECONDS = 90
+START_SECONDS = 300
 READY_POLL_SECONDS = 0.5
 
 
@@ -399,7 +399,10 @@ async def _up(settings: Settings) -> RunFile:
     except TimeoutError as error:
         if process is not None:
             process.terminate()
-        raise Unreachable(f"it was not ready in {START_SECONDS} s: {log}") from error
+        raise Unreachable(
+            f"it was not ready in {START_SECONDS} s, and was stopped: {log} says how far it came. Nothing is lost: "
+            "start it again"
+        ) from error
     raise Unreachable(f"it ended before it was ready: {last_line(log)} ({log})")
 
 

@@ -13,6 +13,7 @@ What stands in where memory and redaction are only named, and never asked: neith
 What searches of memory print: keys that stay.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -205,6 +206,7 @@ async def compaction_audits(
 
 
 PATIENCE = timedelta(seconds=20)
+LOOK_SECONDS, LOOKS = 0.1, 200
 
 
 def words_within_limits(instructions: str) -> str:
@@ -235,7 +237,16 @@ async def edit_finished(store: SqlStore, temporal: TemporalTasks, row: TaskRow, 
     session = session_workflow_id(row.request.tenant, row.request.session)
     if (await temporal.rewind(start_for(row), session, asked, PATIENCE)).state != "started":
         return Answer(outcome="refused", reason="the task runs again already")
+    await _gone_on(store, row)
     return Answer(outcome="done", reason=f"{ref.task_id} goes on from there; what built on it begins anew")
+
+
+async def _gone_on(store: SqlStore, ended: TaskRow) -> None:
+    """Until the store has it at work: who asks after the answer is not told any more that it has ended."""
+    for _ in range(LOOKS):
+        if (await store.task(ended.ref.task_id, ended.ref.reader)).progress != ended.progress:
+            return
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 async def _check(store: SqlStore, row: TaskRow, asked: TaskRewind) -> None:

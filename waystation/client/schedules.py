@@ -14,6 +14,7 @@ from waystation.domain.schedules import (
     ScheduleWish,
     SeenSchedule,
     ids_begin,
+    other_units,
     over_month,
     schedule_id,
 )
@@ -45,6 +46,8 @@ class Schedules:
         """
         require_own(wish.request, self._settings.tenant)
         row = await new_row(self._settings, self._store, wish.request)
+        if not row.terms.budget.counts(wish.monthly):
+            raise BadInput(f"{other_units(wish.monthly, row.terms.budget)}: give --budget in the unit of --monthly")
         if over_month(wish.monthly, Amount(), row.terms.budget):
             raise BadInput("--monthly is less than one run may spend (--budget): no run would ever start")
         text = wish.model_dump_json()

@@ -37,7 +37,7 @@ from waystation.domain.documents import (
     updated,
 )
 from waystation.domain.errors import BadInput, RequestConflict, UnknownTask
-from waystation.domain.foreign import USUAL
+from waystation.domain.foreign import USUAL, is_blank
 from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.ownership import OfTask, OfTenant
 from waystation.domain.passages import beyond
@@ -146,7 +146,7 @@ class ForkWish(Value):
 # ----------------------------------------------------------------------------------------------------------- telling
 
 
-NOT_FOLLOWED = "the built-in model works by rules and cannot follow a message; its agents are shown it all the same"
+NOT_FOLLOWED = "the built-in model works by rules and cannot follow a message; it is kept all the same"
 
 
 def unheeded_text(model: str) -> str:
@@ -169,7 +169,7 @@ def checked_words(row: TaskRow, phase: TaskPhase, words: str) -> str:
             f"{task_id} has ended ({phase}): none of its agents would hear it. Ask on in its session by `waystation "
             f"submit --session {row.request.session} …`, or take an agent back by `waystation rewind {task_id} …`"
         )
-    if not words.strip():
+    if is_blank(words):
         raise BadInput("the message is blank: say what the agents shall know")
     if len(words) > MAX_TELLING:
         raise BadInput(

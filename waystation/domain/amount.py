@@ -85,6 +85,12 @@ class Limit(Value):
             micro_usd=None if self.micro_usd is None else self.micro_usd + by.micro_usd,
         )
 
+    def counts(self, other: "Limit") -> bool:
+        """Whether it limits each unit that the other one limits."""
+        return (self.tokens is not None or other.tokens is None) and (
+            self.micro_usd is not None or other.micro_usd is None
+        )
+
     def covers(self, amount: Amount) -> bool:
         """Whether the amount fits, in each limited unit."""
         return self.excess(amount).nothing

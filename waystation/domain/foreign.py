@@ -51,6 +51,11 @@ def plain(text: str) -> str:
     return _STRAY.sub("", text.replace("\r\n", "\n").translate(_PLAIN))
 
 
+def is_blank(text: str) -> bool:
+    """Whether it shows nothing that anybody can read: white space, controls, and signs that nobody sees."""
+    return not any(sign.isprintable() and not sign.isspace() and sign not in UNSEEN for sign in text)
+
+
 def plain_json(written: str) -> str:
     """JSON of the same value, with such signs as escapes."""
     return _STRAY.sub(lambda found: json.dumps(found[0])[1:-1], written).translate(_IN_JSON)

@@ -153,20 +153,15 @@ class Looked(Value):
 
 
 class PauseOrder(Value):
-    """Which schedule pauses itself, and why."""
+    """Which schedule pauses itself, and after how many failures in a row."""
 
     schedule_id: str
     failures: int
-    error: str
-    """Name of the last error's class: what it says may name files."""
 
 
 def pause_note(order: PauseOrder) -> str:
     """What stands on the server in plain text: no word of a question, no path."""
-    return (
-        f"paused itself after {order.failures} failures in a row, the last of them {order.error}: see its last run, "
-        "then resume it"
-    )
+    return f"paused itself after {order.failures} failures in a row: see why in its last run, then resume it"
 
 
 class SeenSchedule(Value):
@@ -217,8 +212,18 @@ def in_month(row: TaskRow, now: datetime) -> bool:
     return (row.submitted_at.year, row.submitted_at.month) == (now.year, now.month)
 
 
+def other_units(monthly: Limit, budget: Limit) -> str:
+    """Why a ceiling cannot be held: of a run without a limit in its unit, nobody knows what it may spend."""
+    return (
+        f"a month's ceiling of {limit_text(monthly)} needs a budget of each run in the same unit, and that is "
+        f"{limit_text(budget)}"
+    )
+
+
 def over_month(monthly: Limit, spent: Amount, budget: Limit) -> str:
     """Why a run with this budget would take the month over its ceiling; empty where it fits."""
+    if not budget.counts(monthly):
+        return other_units(monthly, budget)
     if monthly.covers(spent + budget.amount):
         return ""
     return (

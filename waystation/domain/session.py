@@ -231,9 +231,7 @@ def admitted(state: SessionState, task_id: str, budget: Limit) -> SessionState:
     one: nothing could be held for it.
     """
     limit = state.account.limit
-    if (limit.tokens is not None and budget.tokens is None) or (
-        limit.micro_usd is not None and budget.micro_usd is None
-    ):
+    if not budget.counts(limit):
         raise BadInput(f"the session is limited to {limit_text(limit)}: give the task a --budget in the same unit")
     return state.replace(account=state.account.reserve(task_id, budget.amount), open_tasks=(*state.open_tasks, task_id))
 

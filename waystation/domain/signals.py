@@ -39,6 +39,7 @@ from waystation.domain.approvals import (
 )
 from waystation.domain.compaction.outcome import Action, ContextEdit
 from waystation.domain.documents import DocumentsUpdate, KeptUpdate
+from waystation.domain.foreign import is_blank
 from waystation.domain.plan import PlanEdit
 from waystation.domain.task import (
     MAX_TELLING,
@@ -77,7 +78,7 @@ class TellInput(Value):
     def _says_something(self) -> Self:
         if (self.text is None) == (self.message is None):
             raise ValueError("give either `text`, the words themselves, or `message`, the content hash of stored ones")
-        if self.text is not None and not self.text.strip():
+        if self.text is not None and is_blank(self.text):
             raise ValueError("`text` is blank: there is nothing to tell")
         return self
 

@@ -15,7 +15,7 @@ from waystation.domain.compaction.outcome import AgentCompaction, CompactionTota
 from waystation.domain.compaction.policy import Strategy
 from waystation.domain.decisions import ActionQuestion, Unattended
 from waystation.domain.documents import DocumentsUpdate, KeptUpdate, LeftOut
-from waystation.domain.foreign import ServerNames
+from waystation.domain.foreign import ServerNames, is_blank
 from waystation.domain.leg import RoleTerms
 from waystation.domain.memory import MemoryScope
 from waystation.domain.ownership import OfSession, OfTask, OfTenant
@@ -111,10 +111,18 @@ def _in_range(budget: Limit) -> Limit:
 TaskBudget = Annotated[Limit, AfterValidator(_in_range)]
 
 
+def _legible(text: str) -> str:
+    if is_blank(text):
+        raise ValueError("it is blank: there is nothing in it that anybody can read")
+    return text
+
+
 class TaskRequest(Value):
     """One thing asked for. The same `request_id` finds the same task again, also after it has finished."""
 
-    question: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20_000)]
+    question: Annotated[
+        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20_000), AfterValidator(_legible)
+    ]
     instructions: str = Field(default="", max_length=100_000)
     accept: tuple[str, ...] = ()
     """Criteria that the report must meet."""

@@ -222,8 +222,14 @@ def problem_of(error: Exception) -> tuple[int, str, str]:
             return 500, "Failed", f"{type(error).__name__}: the terminal in which the server runs says more"
 
 
+_UNPARSED = "There was an error parsing the body"
+"""What the framework says of one."""
+
+
 def _refusal(status: int, why: str) -> tuple[int, str, str]:
     """Whatever a route refused; or there is none, of which the framework says no more than that."""
+    if why == _UNPARSED:
+        return status, "Refused", "the body is no JSON that can be read: it is broken off, or nested too deeply"
     if why != HTTPStatus(status).phrase:
         return status, "Refused", why
     missing = "nothing for this method" if status == HTTPStatus.METHOD_NOT_ALLOWED else "nothing"

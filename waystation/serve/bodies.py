@@ -23,7 +23,7 @@ from waystation.domain.budget import Mode
 from waystation.domain.details import fields_of_grant
 from waystation.domain.documents import MOST_OF_A_TASK, LeftOut
 from waystation.domain.errors import BadInput, WaystationError
-from waystation.domain.foreign import ServerNames, one_line, plain
+from waystation.domain.foreign import ServerNames, is_blank, one_line, plain, seen_on_one_line
 from waystation.domain.memory import Excerpt, MemoryQuery
 from waystation.domain.procedures import Procedures
 from waystation.domain.signals import Action, Answer, EditInput
@@ -285,10 +285,14 @@ async def take_in(client: Client, tenant: str, new: NewTask, request_id: str) ->
 
 
 async def documents_for(client: Client, session: str, given: Sequence[SourceDocument]) -> Sequence[SourceDocument]:
-    """Those that were given, else those of the session's newest task. Raises BadInput where there are none."""
+    """Those that were given, else those of the session's newest task. Raises BadInput where there are none, and for one
+    in which nobody can read anything.
+    """
     documents = given or await client.documents_of_session(session)
     if not documents:
         raise BadInput("give the documents to work on, or the session of an earlier task to go on with those of it")
+    if blank := next((one for one in given if is_blank(one.text)), None):
+        raise BadInput(f"the document {seen_on_one_line(blank.name)} is blank: leave it out, or give its text")
     return documents
 
 

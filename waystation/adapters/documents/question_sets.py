@@ -72,7 +72,7 @@ def _composed(path: Path, text: str) -> yaml.Node:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise BadInput(f"{path}{line}: no YAML: {error.problem or 'it cannot be read'}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BadInput(f"{path}: no YAML: {type(error).__name__}") from error
+        raise BadInput(f"{path}: no YAML: it has a sign that YAML does not take, or is nested too deeply") from error
     if node is None:
         raise BadInput(f"{path} is empty: it takes a name and questions")
     return node
