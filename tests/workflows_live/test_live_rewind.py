@@ -177,14 +177,17 @@ async def test_of_two_rewinds_at_once_one_takes_effect(
     crew = Crew()
     async with at_work(server, tmp_path, redactor, crew) as counter:
         await counter.submit(under=terms())
-        await counter.task().result()
+        before = await counter.task().result()
         await settled(counter)
         crew.before = gate
         first = await counter.edit(BACK)
+        shown = (await counter.store.task(before.task_id, ANYONE)).progress
         second = await refused_or(counter)
         gate.opened.set()
         ended = await counter.task().result()
     assert first.outcome == "done"
+    assert shown is not None
+    assert not shown.phase.over, "who asks right after the answer finds it at work"
     assert second == "refused"
     assert len(ended.edits) == 1
 
