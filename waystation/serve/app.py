@@ -219,7 +219,8 @@ def problem_of(error: Exception) -> tuple[int, str, str]:
             return 500, "Failed", _line(error)
         case _:
             # Its message may hold words of documents, or of whatever else it failed at.
-            return 500, "Failed", f"{type(error).__name__}: the terminal in which the server runs says more"
+            why = "something failed that should not: the terminal in which the server runs says what, and where"
+            return 500, "Failed", why
 
 
 _UNPARSED = "There was an error parsing the body"
