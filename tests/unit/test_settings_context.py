@@ -10,6 +10,7 @@ from tests.ended_tasks import row_of
 from tests.prices import PRICES
 from waystation.cli.submit import tell_terms
 from waystation.domain.amount import Limit
+from waystation.domain.foreign import USUAL
 from waystation.domain.leg import AgentTerms
 from waystation.domain.task import TaskRequest
 from waystation.settings import Settings
@@ -151,3 +152,10 @@ def test_what_condenses_and_why_is_told_at_submit(capsys: pytest.CaptureFixture[
     settings = Settings(anthropic_api_key=WITH_KEY, agent_model=OPUS)
     tell_terms(settings, row_of(asked(window=20_000), settings), 1)
     assert f"full at 16,000 (profile opus); model {OPUS}\n" in capsys.readouterr().err
+
+
+def test_tool_servers_that_this_machine_has_no_list_of_are_told() -> None:
+    settings = Settings(anthropic_api_key=WITH_KEY)
+    (sentence,) = adjustments(asked(servers=(USUAL, "crm")), settings)
+    assert sentence.endswith("the task does without crm.")
+    assert adjustments(asked(servers=(USUAL,)), settings) == ()
