@@ -1,4 +1,4 @@
-"""What a person is told of a connection that failed."""
+"""Why a connection failed, in words for people."""
 
 from collections.abc import Iterator, Mapping
 
@@ -29,7 +29,7 @@ their own for the same faults.
 
 
 def why_broken(error: BaseException) -> str:
-    """What became of a connection, in our words: the error's own may quote an address or a key."""
+    """Why a connection failed, in our words: the error's own may quote an address or a key."""
     kinds = {kind.__name__ for cause in _causes(error) for kind in type(cause).__mro__}
     return next((words for kind, words in _BROKEN.items() if kind in kinds), type(error).__name__)
 
@@ -41,4 +41,5 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     while at is not None and id(at) not in seen:
         seen.add(id(at))
         yield at
+        # Suppressed contexts too: httpcore2 raises `from None`, and only the context has the error of the system.
         at = at.__cause__ or at.__context__

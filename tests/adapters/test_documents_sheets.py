@@ -1,4 +1,4 @@
-"""What changes the meaning of cells is kept, what nobody sees is not read, and what stands beside them is named."""
+"""What changes the meaning of cells is kept, what nobody sees is not read, and what is placed around them is named."""
 
 import struct
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What changes the meaning of a slide is kept, and what it has beside its text is named."""
+"""What changes the meaning of a slide is kept, and what is not text is named."""
 
 from tests.adapters.document_files import slides_file
 from tests.adapters.test_documents_packages import archive, left_out, members, text_of
@@ -123,7 +123,7 @@ def test_the_texts_of_a_diagram_are_read() -> None:
     )
 
 
-def test_what_slides_have_beside_their_text_is_named() -> None:
+def test_what_is_on_slides_and_not_text_is_named() -> None:
     def frame(uri: str) -> str:
         data = f'<a:graphicData uri="http://schemas.openxmlformats.org/{uri}"/>'
         return f"<p:graphicFrame><a:graphic>{data}</a:graphic></p:graphicFrame>"
@@ -147,6 +147,6 @@ def test_what_slides_have_beside_their_text_is_named() -> None:
 
 
 def test_slides_of_nothing_but_pictures_are_named() -> None:
-    only, beside = (slide(shapes + "<p:pic/>") for shapes in ("", box(said(run("Text.")))))
+    only, with_text = (slide(shapes + "<p:pic/>") for shapes in ("", box(said(run("Text.")))))
     assert "slide 1: no text, only pictures" in left_out(extract(only, "a.pptx"))
-    assert "slide 1: no text, only pictures" not in left_out(extract(beside, "a.pptx"))
+    assert "slide 1: no text, only pictures" not in left_out(extract(with_text, "a.pptx"))

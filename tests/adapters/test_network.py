@@ -1,4 +1,4 @@
-"""What a person is told of a connection that failed, from connections that fail."""
+"""Why a connection failed, in words, from connections that fail."""
 
 import asyncio
 import socket

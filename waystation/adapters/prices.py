@@ -58,8 +58,7 @@ class _PriceFile(Value):
 
 
 def load_prices(path: Path | None, *, published: bool = True) -> tuple[Price, ...]:
-    """The prices that hold: those of the file, and the published ones of models that it does not name, where any of
-    these are wanted.
+    """The prices that hold: those of the file and, if `published`, list prices of the models that it does not name.
 
     Raises BadInput naming the file, the entry and the field that cannot be used.
     """
@@ -109,7 +108,13 @@ def published_prices() -> tuple[Price, ...]:
     from genai_prices.data import providers  # noqa: PLC0415
 
     models = next(provider.models for provider in providers if provider.id == _PROVIDER)
-    prices = (price.replace(model=name) for model in models for price in _prices(model) for name in _names(model))
+    prices = (
+        price
+        for model in models
+        for since, held in _dated(model)
+        for name in _names(model)
+        if (price := _price(name, since, held)) is not None
+    )
     return tuple({(price.model, price.since): price for price in prices}.values())
 
 
@@ -123,43 +128,38 @@ def _names(model: "ModelInfo") -> Iterator[str]:
             yield plain_name(clause.equals)
 
 
-def _prices(model: "ModelInfo") -> Iterator[Price]:
-    """One for each day from which others hold."""
+def _dated(model: "ModelInfo") -> "Iterator[tuple[date, ModelPrice]]":
+    """The prices of a model, each with its first day. One that holds only at some hours of a day is left out."""
     from genai_prices.types import ModelPrice, StartDateConstraint  # noqa: PLC0415
 
     if isinstance(model.prices, ModelPrice):
-        yield from _price(model.prices)
+        yield date.min, model.prices
         return
     for dated in model.prices:
-        since = dated.constraint
-        if since is None or isinstance(since, StartDateConstraint):
-            yield from _price(dated.prices, since.start_date if since is not None else date.min)
+        if dated.constraint is None:
+            yield date.min, dated.prices
+        elif isinstance(dated.constraint, StartDateConstraint):
+            yield dated.constraint.start_date, dated.prices
 
 
-def _price(prices: "ModelPrice", since: date = date.min) -> Iterator[Price]:
-    """None where it does not say what the model reads and writes for. Of several lengths from which prompts are dearer,
-    the shortest counts, with the highest rates.
+def _price(model: str, since: date, held: "ModelPrice") -> Price | None:
+    """None if there is no price for input or for output. Of several prompt lengths from which a call is dearer, the
+    shortest counts, with the highest rates.
     """
-    of_kinds = {kind: getattr(prices, name) for kind, name in _KINDS.items()}
+    of_kinds = {kind: getattr(held, name) for kind, name in _KINDS.items()}
     if of_kinds["input"] is None or of_kinds["output"] is None:
-        return
-    tiers = [tier for price in of_kinds.values() for tier in getattr(price, "tiers", ())]
-    searches = prices.web_searches_kcount
-    yield Price(
-        model="",
-        rates=_rates(of_kinds, _base),
-        long_prompts=LongPrompts(over=min(tier.start for tier in tiers), rates=_rates(of_kinds, _dearest))
-        if tiers
-        else None,
-        searches=SEARCHES if searches is None else _base(searches),
-        since=since,
-    )
+        return None
+    starts = [tier.start for price in of_kinds.values() for tier in getattr(price, "tiers", ())]
+    longer = LongPrompts(over=min(starts), rates=_rates(of_kinds, _dearest)) if starts else None
+    searches = SEARCHES if held.web_searches_kcount is None else _base(held.web_searches_kcount)
+    rates = _rates(of_kinds, _base)
+    return Price(model=model, rates=rates, long_prompts=longer, searches=searches, since=since)
 
 
 def _rates(
     of_kinds: "Mapping[str, Decimal | TieredPrices | None]", at: "Callable[[Decimal | TieredPrices], Decimal]"
 ) -> Rates:
-    """Where it is not said what the cache costs, that is as dear as other input."""
+    """A cache price that is missing is that of other input."""
     known = {kind: at(price) for kind, price in of_kinds.items() if price is not None}
     return Rates.model_validate({"cache_write": known["input"], "cache_read": known["input"], **known})
 

@@ -206,7 +206,7 @@ async def compaction_audits(
 
 
 PATIENCE = timedelta(seconds=20)
-LOOK_SECONDS, LOOKS = 0.1, 200
+LOOK = timedelta(milliseconds=100)
 
 
 def words_within_limits(instructions: str) -> str:
@@ -242,11 +242,11 @@ async def edit_finished(store: SqlStore, temporal: TemporalTasks, row: TaskRow, 
 
 
 async def _gone_on(store: SqlStore, ended: TaskRow) -> None:
-    """Until the store has it at work: who asks after the answer is not told any more that it has ended."""
-    for _ in range(LOOKS):
+    """Wait until the store shows it at work, `PATIENCE` at most: until then a message would be refused."""
+    for _ in range(PATIENCE // LOOK):
         if (await store.task(ended.ref.task_id, ended.ref.reader)).progress != ended.progress:
             return
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(LOOK.total_seconds())
 
 
 async def _check(store: SqlStore, row: TaskRow, asked: TaskRewind) -> None:

@@ -296,8 +296,11 @@ class Price(Value):
         return WorstRates(input=max(worst.input, longer.input), output=max(worst.output, longer.output))
 
 
-NOTHING = Rates(input=Decimal(0), output=Decimal(0), cache_write=Decimal(0), cache_read=Decimal(0))
-OFFLINE_PRICE = Price(model=OFFLINE_MODEL, rates=NOTHING, source="it works on this machine, and nobody is paid")
+OFFLINE_PRICE = Price(
+    model=OFFLINE_MODEL,
+    rates=Rates(input=Decimal(0), output=Decimal(0), cache_write=Decimal(0), cache_read=Decimal(0)),
+    source="it works on this machine, and nobody is paid",
+)
 
 
 def prices_of(models: Iterable[str], prices: Sequence[Price]) -> tuple[Price, ...]:

@@ -73,6 +73,15 @@ def xml(archive: ZipFile, name: str) -> Element:
         raise Unreadable("damaged: a part of it is no XML that can be read") from error
 
 
+OFF = frozenset({"0", "false", "off", "none"})
+"""Values of switches that are off."""
+
+
+def whole_number(value: str | None, otherwise: int) -> int:
+    """A number of at most nine digits, or `otherwise`."""
+    return int(value) if value and value.isdecimal() and len(value) < 10 else otherwise
+
+
 def local(element: Element) -> str:
     """The element's name without its namespace: the strict and the usual kind of office files differ only there."""
     return element.tag.rpartition("}")[2]

@@ -173,10 +173,10 @@ class _Lost:
             ),
             *of_numbers("page", [*self._doubtful], f"{_signs(doubtful)} that may be others: {_NO_LETTERS}"),
             *of_numbers("page", self.damaged, "damaged"),
-            *self._beside(),
+            *self._not_read(),
         ]
 
-    def _beside(self) -> Iterator[LeftOut]:
+    def _not_read(self) -> Iterator[LeftOut]:
         """What stands on pages and is not read."""
         notes = self._notes
         shown = "a comment strikes out words there, which are shown as if it did not"

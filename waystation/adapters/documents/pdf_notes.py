@@ -1,4 +1,4 @@
-"""What stands on the pages of a PDF beside their own text: form fields, texts that were added, stamps, comments, files.
+"""What is on the pages of a PDF besides their own text: form fields, texts that were added, stamps, comments, files.
 
 Form fields and added texts that are seen are read, fields by their names. The others are named.
 """
@@ -114,7 +114,7 @@ def _field(form: object, note: object) -> str:
     """`name: value`; empty where nothing was filled in."""
     kind = _PDFIUM.FPDFAnnot_GetFormFieldType(form, note)
     if kind in _CHECKED:
-        # What each choice means is told by its name in the file.
+        # What each choice means is only in its name in the file.
         ticked = _PDFIUM.FPDFAnnot_IsChecked(form, note)
         value = _of_field(_PDFIUM.FPDFAnnot_GetFormFieldExportValue, form, note) if ticked else ""
     else:

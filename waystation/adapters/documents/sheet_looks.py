@@ -1,4 +1,4 @@
-"""How the cells of Excel's and OpenDocument's sheets look, and what stands beside them."""
+"""How the cells of Excel's and OpenDocument's sheets look, and what is placed around them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -13,9 +13,8 @@ from waystation.adapters.documents.compound import binary_look, binary_styles
 from waystation.adapters.documents.extract import Unreadable
 from waystation.adapters.documents.looks import MOST_COLUMNS, Look, Place, SheetLook
 from waystation.adapters.documents.marks import Height, Run, with_marks
-from waystation.adapters.documents.office import all_called, links, local, member, xml
+from waystation.adapters.documents.office import OFF, all_called, links, local, member, whole_number, xml
 
-_OFF = frozenset({"0", "false", "off", "none"})
 _TELLING = (b'"e"', b"'e'", b"hidden", b'ht="0"', b'width="0"')
 """One of these is in every sheet with errors, or with hidden rows or columns."""
 _MARKING = (b"strike", b"vertAlign")
@@ -36,7 +35,7 @@ class OfficeLooks:
             found = self._read(content)
         else:
             found = SheetLook()
-        self._beside(name, found)
+        self._count_others(name, found)
         return found
 
     @cached_property
@@ -85,7 +84,7 @@ class OfficeLooks:
             if local(element) == "col":
                 _column(element, found)
                 continue
-            row = _number(element.get("r"), row + 2) - 1
+            row = whole_number(element.get("r"), row + 2) - 1
             if _is_on(element, "hidden") or element.get("ht") == "0":
                 found.hidden_rows.add(row)
             self._cells(element, row, found)
@@ -97,7 +96,7 @@ class OfficeLooks:
         for cell in row:
             column = _column_number(cell.get("r", ""), column + 1)
             place = number, column
-            found.mark(place, self._styles.get(_number(cell.get("s"), 0), Look()))
+            found.mark(place, self._styles.get(whole_number(cell.get("s"), 0), Look()))
             match cell.get("t"):
                 case "e":
                     found.shown[place] = next((value.text or "" for value in all_called(cell, "v")), "")
@@ -112,8 +111,8 @@ class OfficeLooks:
                 case _:
                     pass
 
-    def _beside(self, name: str, found: SheetLook) -> None:
-        """What is not in cells. What of it cannot be read is not counted."""
+    def _count_others(self, name: str, found: SheetLook) -> None:
+        """What is not in cells, as far as it can be read."""
         for kind, target in _linked(self._archive, name):
             if kind == "comments":
                 found.comments += self._comments(target)
@@ -178,17 +177,13 @@ def _streamed(content: bytes, *names: str) -> Iterator[Element]:
 
 
 def _column(element: Element, found: SheetLook) -> None:
-    first, last = _number(element.get("min"), 0), _number(element.get("max"), 0)
+    first, last = whole_number(element.get("min"), 0), whole_number(element.get("max"), 0)
     if (_is_on(element, "hidden") or element.get("width") == "0") and 0 < first <= last <= MOST_COLUMNS:
         found.hidden_columns.update(range(first - 1, last))
 
 
 def _is_on(element: Element, name: str) -> bool:
-    return element.get(name, "0").lower() not in _OFF
-
-
-def _number(value: str | None, otherwise: int) -> int:
-    return int(value) if value and value.isdecimal() and len(value) < 10 else otherwise
+    return element.get(name, "0").lower() not in OFF
 
 
 def _column_number(reference: str, otherwise: int) -> int:
@@ -204,7 +199,7 @@ def _column_number(reference: str, otherwise: int) -> int:
 def _cell_looks(styles: Element) -> list[Look]:
     fonts = [_font(font) for part in styles if local(part) == "fonts" for font in part]
     formats = [one for part in styles if local(part) == "cellXfs" for one in part]
-    numbers = [_number(one.get("fontId"), 0) for one in formats]
+    numbers = [whole_number(one.get("fontId"), 0) for one in formats]
     return [fonts[number] if number < len(fonts) else Look() for number in numbers]
 
 
@@ -216,7 +211,7 @@ def _font(properties: Element | None) -> Look:
     struck = False
     for one in properties if properties is not None else ():
         if local(one) == "strike":
-            struck = one.get("val", "1") not in _OFF
+            struck = one.get("val", "1") not in OFF
         elif local(one) == "vertAlign":
             height = _HEIGHTS.get(one.get("val", ""), "")
     return Look(height, struck)
@@ -266,7 +261,7 @@ def _open_style(style: Element) -> Look:
     struck = False
     for one in all_called(style, "text-properties"):
         through = _said(one, "text-line-through-style") or _said(one, "text-line-through-type")
-        struck = bool(through) and through not in _OFF
+        struck = bool(through) and through not in OFF
         place = _said(one, "text-position")
         if place:
             is_low, is_none = place.startswith(("sub", "-")), place.startswith("0%")
@@ -355,4 +350,4 @@ class _OpenTable:
 
 
 def _times(element: Element, name: str) -> int:
-    return min(max(_number(_said(element, name) or None, 1), 1), _MOST_REPEATED)
+    return min(max(whole_number(_said(element, name) or None, 1), 1), _MOST_REPEATED)

@@ -21,7 +21,7 @@ from waystation.adapters.documents.compound import CompoundFile, book_stream, ha
 from waystation.adapters.documents.extract import DocumentPart, Extract, Unreadable, of_numbers, runs
 from waystation.adapters.documents.looks import Place, SheetLook
 from waystation.adapters.documents.marks import Run, with_marks
-from waystation.adapters.documents.office import all_called, link_id, links, repacked, xml
+from waystation.adapters.documents.office import all_called, link_id, links, local, repacked, xml
 from waystation.adapters.documents.sheet_looks import OfficeLooks, open_looks
 from waystation.domain.documents import LeftOut
 
@@ -115,7 +115,7 @@ class _Book:
         except Unreadable:
             return None
         for parent in [*root.iter()]:
-            for sheet in [child for child in parent if child in {*all_called(parent, "sheet")}]:
+            for sheet in [child for child in parent if local(child) == "sheet"]:
                 kind, _ = targets.get(link_id(sheet), ("", ""))
                 if not kind.endswith(_SHEETS):
                     parent.remove(sheet)
@@ -226,13 +226,13 @@ class _Rows:
             noun = "column" if len(self._hidden_columns) == 1 else "columns"
             yield LeftOut(name=f"{noun} {letters} of {place}", reason="hidden; show them to have them read")
         look = self.look
-        beside = {
+        not_read = {
             "comments": look.comments,
             "charts": look.charts,
             "text boxes": look.text_boxes,
             "embedded objects": look.objects,
         }
-        for name, count in beside.items():
+        for name, count in not_read.items():
             if count:
                 yield LeftOut(name=f"{name} of {place} ({count:,})", reason="not read")
         if look.pictures and not self._sheet.height and not look.boxes:

@@ -1,7 +1,7 @@
 """PPTX to text: one part a slide, with its title as a heading, its lists, tables, diagrams and notes.
 
-What a slide has beside that is named: charts, embedded objects, comments, footers, hidden shapes, and pictures where
-there is no text.
+What is not read is named: charts, embedded objects, comments, footers, hidden shapes, and pictures on a slide without
+text.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from zipfile import ZipFile
 from waystation.adapters.documents.extract import DocumentPart, Extract, Unreadable, of_numbers
 from waystation.adapters.documents.marks import Run, with_marks
 from waystation.adapters.documents.numbers import format_number
-from waystation.adapters.documents.office import all_called, link_id, links, local, xml
+from waystation.adapters.documents.office import all_called, link_id, links, local, whole_number, xml
 from waystation.adapters.documents.word import formula_text
 from waystation.domain.documents import LeftOut
 from waystation.patterns import proven
@@ -33,7 +33,7 @@ def slides_extract(archive: ZipFile, main: str = _PRESENTATION) -> Extract:
     targets = links(archive, main)
     parts: list[DocumentPart] = []
     left_out: list[LeftOut] = []
-    beside = _Beside()
+    not_read = _NotRead()
     for number, entry in enumerate(all_called(xml(archive, main), "sldId"), 1):
         _, name = targets.get(link_id(entry), ("", ""))
         try:
@@ -44,23 +44,23 @@ def slides_extract(archive: ZipFile, main: str = _PRESENTATION) -> Extract:
         if slide.get("show") in {"0", "false"}:
             left_out.append(LeftOut(name=f"slide {number}", reason="hidden; show it to have it read"))
             continue
-        texts = [*_Slide(archive, name, number, beside).blocks(slide)]
+        texts = [*_Slide(archive, name, number, not_read).blocks(slide)]
         try:
             notes = [*_notes(archive, name, number)]
-            beside.comments(archive, name, number)
+            not_read.comments(archive, name, number)
         except Unreadable as unreadable:
             notes = []
             left_out.append(LeftOut(name=f"notes of slide {number}", reason=str(unreadable)))
         if not texts and any(local(one) in {"pic", "blip"} for one in slide.iter()):
-            beside.found["no text, only pictures", number] += 1
+            not_read.found["no text, only pictures", number] += 1
         parts.append(DocumentPart(f"slide {number}", "\n\n".join([*texts, *notes])))
     if left_out and not parts and all(item.reason.startswith("damaged") for item in left_out):
         raise Unreadable(left_out[0].reason)
-    return Extract(parts, [*left_out, *beside.left_out()])
+    return Extract(parts, [*left_out, *not_read.left_out()])
 
 
-class _Beside:
-    """What slides have beside what is read."""
+class _NotRead:
+    """What is on the slides and not read."""
 
     def __init__(self) -> None:
         self.found: Counter[tuple[str, int]] = Counter()
@@ -97,7 +97,7 @@ _FRAMES = {"chart": "charts", "ole": "embedded objects", "oleObj": "embedded obj
 def _notes(archive: ZipFile, slide: str, number: int) -> Iterator[str]:
     for kind, name in links(archive, slide).values():
         if kind.endswith("/notesSlide"):
-            said = "\n\n".join(_Slide(archive, name, number, _Beside()).blocks(xml(archive, name)))
+            said = "\n\n".join(_Slide(archive, name, number, _NotRead()).blocks(xml(archive, name)))
             if said:
                 yield f"Notes:\n{said}"
 
@@ -105,15 +105,15 @@ def _notes(archive: ZipFile, slide: str, number: int) -> Iterator[str]:
 class _Slide:
     """One member with shapes on it."""
 
-    def __init__(self, archive: ZipFile, name: str, number: int, beside: _Beside) -> None:
-        self._archive, self._name, self._number, self._beside = archive, name, number, beside
+    def __init__(self, archive: ZipFile, name: str, number: int, not_read: _NotRead) -> None:
+        self._archive, self._name, self._number, self._not_read = archive, name, number, not_read
 
     def blocks(self, element: Element) -> Iterator[str]:
         """The texts of shapes, tables and diagrams below an element, in the order of the file."""
         for child in _shown(element):
             if _is_hidden(child):
                 words = sum(len((one.text or "").split()) for one in all_called(child, "t"))
-                self._beside.found["hidden text", self._number] += words
+                self._not_read.found["hidden text", self._number] += words
                 continue
             match local(child):
                 case "sp":
@@ -127,7 +127,7 @@ class _Slide:
 
     def _graphic(self, data: Element) -> Iterator[str]:
         if (kind := _FRAMES.get(data.get("uri", "").rpartition("/")[2])) is not None:
-            self._beside.found[kind, self._number] += 1
+            self._not_read.found[kind, self._number] += 1
         elif (diagram := next(all_called(data, "relIds"), None)) is not None:
             yield from self._diagram(diagram)
         else:
@@ -140,7 +140,7 @@ class _Slide:
             _, name = links(self._archive, self._name).get(key, ("", ""))
             points = [*all_called(xml(self._archive, name), "pt")]
         except Unreadable:
-            self._beside.found["diagrams", self._number] += 1
+            self._not_read.found["diagrams", self._number] += 1
             return
         texts = [_lines(point) for point in points if point.get("type", "node") in {"node", "asst"}]
         if said := "\n".join(f"- {' '.join(' '.join(lines).split())}" for lines in texts if lines):
@@ -150,7 +150,7 @@ class _Slide:
         kind = next((holder.get("type", "body") for holder in all_called(shape, "ph")), "")
         lines = _lines(shape)
         if kind in _FURNITURE or not lines:
-            self._beside.found["footers", self._number] += len(lines) if kind in _FOOTERS else 0
+            self._not_read.found["footers", self._number] += len(lines) if kind in _FOOTERS else 0
             return ""
         if kind in {"title", "ctrTitle"}:
             return f"# {' '.join(' '.join(lines).split())}"
@@ -201,7 +201,7 @@ def _lines(shape: Element) -> list[str]:
         if not (text := _text(paragraph)):
             continue
         properties = next((one for one in paragraph if local(one) == "pPr"), None)
-        level = _number(properties.get("lvl") if properties is not None else None, 0)
+        level = whole_number(properties.get("lvl") if properties is not None else None, 0)
         number = _list_number(properties, levels.get(f"lvl{level + 1}"), counts.get(level))
         counts = {at: one for at, one in counts.items() if at < level} | ({level: number} if number else {})
         found.append((_label(number) if number else "", text))
@@ -218,7 +218,7 @@ def _list_number(own: Element | None, inherited: Element | None, last: _Numbered
             if local(one) == "buAutoNum":
                 style = one.get("type", "")
                 goes_on = last is not None and last.style == style
-                return _Numbered(style, last.at + 1 if last and goes_on else _number(one.get("startAt"), 1))
+                return _Numbered(style, last.at + 1 if last and goes_on else whole_number(one.get("startAt"), 1))
     return None
 
 
@@ -226,10 +226,6 @@ def _label(number: _Numbered) -> str:
     style = _STYLE.match(number.style)
     kind, around = (style[1], style[2]) if style else ("arabic", "Period")
     return _AROUND[around].format(format_number(number.at, _FORMATS[kind]))
-
-
-def _number(value: str | None, otherwise: int) -> int:
-    return int(value) if value and value.isdecimal() and len(value) < 10 else otherwise
 
 
 def _table(table: Element) -> str:

@@ -19,7 +19,7 @@ import mammoth
 from waystation.adapters.documents.extract import DocumentPart, Extract, Unreadable
 from waystation.adapters.documents.html import LABEL, LABEL_END, lowered, raised, read_html
 from waystation.adapters.documents.numbers import format_number
-from waystation.adapters.documents.office import links, local, xml
+from waystation.adapters.documents.office import OFF, links, local, xml
 from waystation.domain.documents import LeftOut
 from waystation.patterns import proven
 
@@ -242,7 +242,6 @@ def _number(value: str | None) -> int | None:
     return int(value) if value and value.removeprefix("-").isdecimal() and len(value) < 10 else None
 
 
-_OFF = frozenset({"0", "false", "off", "none"})
 _RAISED_HALF_POINTS = 6
 """A text that is raised by as much is above the line as a superscript is."""
 
@@ -274,8 +273,8 @@ def _run_look(properties: Element | None) -> _RunLook:
     height = said.get("vertAlign") or (
         None if abs(raised_by) < _RAISED_HALF_POINTS else "superscript" if raised_by > 0 else "subscript"
     )
-    strikes = [said[name] not in _OFF for name in ("strike", "dstrike") if name in said]
-    return _RunLook(said["vanish"] not in _OFF if "vanish" in said else None, any(strikes) if strikes else None, height)
+    strikes = [said[name] not in OFF for name in ("strike", "dstrike") if name in said]
+    return _RunLook(said["vanish"] not in OFF if "vanish" in said else None, any(strikes) if strikes else None, height)
 
 
 class _Style(NamedTuple):
@@ -307,7 +306,7 @@ class _Styles:
                     _number(_value(numbers, "ilvl")),
                 ),
             )
-            if _said(style, "type") == "paragraph" and (_said(style, "default") or "0") not in _OFF:
+            if _said(style, "type") == "paragraph" and (_said(style, "default") or "0") not in OFF:
                 self._default = self._default or key
 
     def chain(self, key: str | None, *, of_paragraph: bool = False) -> Iterator[tuple[str, _Style]]:
@@ -432,7 +431,7 @@ def _levels(elements: Iterable[Element]) -> Iterator[tuple[int, _Level]]:
                     format=_value(element, "numFmt") or "decimal",
                     text=_value(element, "lvlText") or "",
                     restart=_number(_value(element, "lvlRestart")),
-                    legal=_child(element, "isLgl") is not None and (_value(element, "isLgl") or "1") not in _OFF,
+                    legal=_child(element, "isLgl") is not None and (_value(element, "isLgl") or "1") not in OFF,
                     style=_value(element, "pStyle"),
                 ),
             )

@@ -142,7 +142,7 @@ def _failure_of(response: httpx2.Response) -> _Failure:
 
 
 def unreachable(error: httpx2.HTTPError) -> _Failure:
-    """No answer came: only the kind of error is said, its message may quote an address."""
+    """No answer came. Only its cause in our words is said: the error's message may quote an address."""
     return _Failure(f"does not answer: {why_broken(error)}", passes=True)
 
 
