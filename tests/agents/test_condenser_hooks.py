@@ -149,7 +149,7 @@ async def test_one_by_hand_that_is_blocked_is_refused_with_the_reason(full: Offi
     team.before.failing = True
     outcome = await manual(full, team, summary())
     assert (outcome.state, full.model.calls) == ("refused", 0)
-    assert outcome.reason.startswith("BLOCKED, ")
+    assert outcome.reason.startswith("not compacted: the hook before it failed. ")
     assert outcome.reason.endswith(" A hook failed: the hook was told to fail.")
 
 
