@@ -20,8 +20,7 @@ from waystation.adapters.anthropic.messages_server import (
     streamed,
     thought,
 )
-from waystation.adapters.anthropic.wire import THINKING_BETA, request_parameters
-from waystation.adapters.offline.wire import (
+from waystation.adapters.anthropic.requests import (
     CountRequest,
     MessagesRequest,
     RedactedThinkingBlock,
@@ -30,6 +29,7 @@ from waystation.adapters.offline.wire import (
     documented_faults,
     merged,
 )
+from waystation.adapters.anthropic.wire import THINKING_BETA, request_parameters
 from waystation.domain.models import LEAST_THINKING
 from waystation.ports import ChatModel, ModelReply, ModelRequest, WithFallbacks
 

@@ -11,9 +11,9 @@ from tests.readers import of_task
 from waystation.adapters.anthropic.model import AnthropicModel, anthropic_model
 from waystation.adapters.documents.search import Bm25DocumentSearch
 from waystation.adapters.offline.transport import offline_transport
-from waystation.adapters.offline.wire import OFFLINE_MODEL
 from waystation.domain.budget import Usage
 from waystation.domain.documents import Document
+from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.ownership import OfTask, Reader
 from waystation.domain.plan import Plan, Step
 from waystation.domain.transcript import Message, ToolResult, ToolUse, user_text

@@ -8,9 +8,9 @@ from anthropic.types import Message as WireMessage
 from pydantic import JsonValue
 
 from waystation.adapters.anthropic.model import AnthropicModel, anthropic_model
-from waystation.adapters.offline.transport import WITHOUT_WORK, offline_transport
-from waystation.adapters.offline.wire import OFFLINE_MODEL, WINDOW
+from waystation.adapters.offline.transport import WINDOW, WITHOUT_WORK, offline_transport
 from waystation.domain.errors import ModelRejected
+from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.transcript import user_text
 from waystation.ports import ModelRequest, ToolSpec
 

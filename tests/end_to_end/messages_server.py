@@ -30,8 +30,7 @@ from waystation.adapters.anthropic.messages_server import (
     has_status,
     refused,
 )
-from waystation.adapters.offline.transport import OfflineTransport
-from waystation.adapters.offline.wire import MAX_OUTPUT
+from waystation.adapters.offline.transport import MAX_OUTPUT, OfflineTransport
 from waystation.domain.models import OFFLINE_MODEL
 
 _STEP = re.compile(r'<step id=\\"([^"\\]+)\\"')

@@ -1,6 +1,7 @@
 import pytest
 from pydantic import JsonValue
 
+from waystation.adapters.anthropic.requests import MessagesRequest
 from waystation.adapters.offline.replies import CHARACTERS_A_TOKEN, Call, call
 from waystation.adapters.offline.research import (
     LEAST_PART,
@@ -12,9 +13,9 @@ from waystation.adapters.offline.research import (
     research,
 )
 from waystation.adapters.offline.view import Contract, Exchange, View, view_of
-from waystation.adapters.offline.wire import OFFLINE_MODEL, MessagesRequest
 from waystation.domain.amount import Limit
 from waystation.domain.layers import Reminder
+from waystation.domain.models import OFFLINE_MODEL
 
 ENOUGH = LEAST_PART * 100 // PERCENT
 LONG = PARTS * LEAST_PART * CHARACTERS_A_TOKEN // MANY_DOCUMENTS

@@ -3,9 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
+from waystation.adapters.anthropic.requests import MessagesRequest, RequestRefused
 from waystation.adapters.offline.replies import Reply, call, fitted
 from waystation.adapters.offline.transport import reply_to
-from waystation.adapters.offline.wire import OFFLINE_MODEL, MessagesRequest, RequestRefused
+from waystation.domain.models import OFFLINE_MODEL
 
 FINDINGS: list[JsonValue] = [
     {"claim": f"claim {number}", "citations": [f"[a:{number}-{number}]"]} for number in range(9)

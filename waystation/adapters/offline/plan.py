@@ -1,22 +1,18 @@
-"""Plans: one research step for each part of the question, then analysis, then writing.
-
-Looking over the work: a part of the question that nothing matched is looked for once more, in other words.
+"""Plans: one research step for each part of the question, then analysis, then writing. They are never revised.
 
 A report is judged by nobody here: what code can check is checked before a model is asked, and the rest takes one that
 understands.
 """
 
 import re
-from collections.abc import Iterator, Sequence
 
 from pydantic import JsonValue
 
-from waystation.adapters.offline.language import asked, asks_for_figure, first_words, stems
-from waystation.adapters.offline.replies import Call, Reply, call
-from waystation.adapters.offline.research import EXCEPTIONS_TITLE, NOTHING_MATCHED
+from waystation.adapters.offline.language import asked, asks_for_figure, first_words
+from waystation.adapters.offline.replies import Reply, call
+from waystation.adapters.offline.research import EXCEPTIONS_TITLE
 from waystation.adapters.offline.view import View
-from waystation.domain.value import Value
-from waystation.patterns import Enclosed, proven
+from waystation.patterns import proven
 
 MOST_CLAUSES = 3
 TITLE_WORDS = 16
@@ -79,38 +75,15 @@ def _step(step_id: str, role: str, title: str, goal: str, needs: list[str]) -> J
 NOTHING_ANSWERS = "Nothing that was found in the documents answers the question."
 PERHAPS_NOTHING = "perhaps nothing in the documents answers the question."
 """So a sentence on top of a report ends whose quotations are far from the question."""
-AGAIN = "research-again"
-AGAIN_TITLE = "Look again with the whole question"
-KEPT = "No step reported that nothing matched, so the plan is kept. No LLM judged this."
-HOPELESS = "Nothing matched, and there are no other words or no budget to look with. No LLM judged this."
-_STEP = proven(r"^- (\S+) \((\w+), (begun|not begun)(?: needs ([^)\n]*+))?\) ((?:(?!: ).)*+): (.*)$", re.MULTILINE)
-_FOUND = Enclosed(r'<found step="([^"]{1,200}+)"', r"</found>")
-_ROOM = proven(r"budget for (\d{1,9}) new steps")
+KEPT = (
+    "The plan is kept: a step that finds little searches with the words of the whole question by itself. No LLM judged "
+    "this."
+)
 
 
-class Planned(Value):
-    """A step of the plan, as a revision is shown it."""
-
-    id: str
-    begun: bool
-    needs: tuple[str, ...]
-    goal: str
-
-
-def revision(view: View) -> Reply:
-    """One research step with the whole question, where a step with other words found nothing; else the plan is kept."""
-    planned = list(_planned(view.opening))
-    empty = {found.opening[1] for found in _FOUND.finditer(view.opening) if f"open: {NOTHING_MATCHED}" in found.inside}
-    if not empty:
-        return Reply(calls=(call("revise_plan", reason=KEPT),))
-    question = view.contract.question
-    room = _ROOM.search(view.opening)
-    waiting = [step for step in planned if not step.begun and empty & set(step.needs)]
-    others = set(stems(question)) - {word for step in planned if step.id in empty for word in stems(step.goal)}
-    known = AGAIN in {step.id for step in planned} or bool(view.calls("revise_plan"))
-    if known or not others or not waiting or room is None or not int(room[1]):
-        return Reply(calls=(call("revise_plan", reason=HOPELESS),))
-    return Reply(calls=(_again(question, waiting, sorted(empty)),))
+def revision(_: View) -> Reply:
+    """Keeps the plan."""
+    return Reply(calls=(call("revise_plan", reason=KEPT),))
 
 
 def review(view: View) -> Reply:
@@ -119,18 +92,3 @@ def review(view: View) -> Reply:
     said = [line for line in draft if line == NOTHING_ANSWERS or line.endswith(PERHAPS_NOTHING)]
     faults: list[JsonValue] = [{"kind": "uncovered", "text": line} for line in said[:1]]
     return Reply(calls=(call("review_report", faults=faults),))
-
-
-def _again(question: str, waiting: Sequence[Planned], empty: Sequence[str]) -> Call:
-    change: list[JsonValue] = [{"id": step.id, "needs": [*step.needs, AGAIN]} for step in waiting]
-    return call(
-        "revise_plan",
-        reason=f"Nothing matched the words of {', '.join(empty)}: one more step searches with the whole question.",
-        add=[{"id": AGAIN, "role": "research", "title": AGAIN_TITLE, "goal": question, "needs": []}],
-        change=change,
-    )
-
-
-def _planned(opening: str) -> Iterator[Planned]:
-    for step_id, _, stands, needs, _, goal in _STEP.findall(opening):
-        yield Planned(id=step_id, begun=stands == "begun", needs=tuple(filter(None, needs.split(", "))), goal=goal)

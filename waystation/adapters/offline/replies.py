@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import JsonValue
 
+from waystation.adapters.anthropic.requests import CountRequest, Markable, WireBlock
 from waystation.adapters.offline.language import first_words
-from waystation.adapters.offline.wire import OFFLINE_MODEL, CountRequest, Markable, WireBlock
 from waystation.domain.budget import Usage
+from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.value import Value
 
 CHARACTERS_A_TOKEN = 4

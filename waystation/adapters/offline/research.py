@@ -162,8 +162,6 @@ _OF_PART = "first_document", "last_document"
 NAMED = 2.0
 """The weight of a quotation of it, relative to one of another document."""
 _IN_NAME = proven(r"[^\W_]+")
-NOTHING_MATCHED = "Nothing in the documents matched: "
-"""So an open question begins where nothing was found."""
 TELLING = 0.2
 """A quotation that says less than this share of what the best one says is not handed in."""
 FRUGAL_BELOW = 12_000
@@ -421,7 +419,7 @@ class Researcher:
             yield f"{untold} more quotations did not fit into the reply; they are among the notes of this step."
         elif not told and not unfinished:
             goal = first_words(self._view.contract.goal or self._view.contract.question, OPEN_QUESTIONS_CHARACTERS // 2)
-            yield f"{NOTHING_MATCHED}{goal}"
+            yield f"Nothing in the documents matched: {goal}"
         if unfinished:
             yield f"Not read to the end, because their subagents ended early: {', '.join(unfinished)}."
         if told and quoted < total:

@@ -7,10 +7,12 @@ import asyncio
 import hashlib
 import threading
 from collections.abc import AsyncIterator
+from typing import TypeVar
 
 import httpx2
 from pydantic import JsonValue
 
+from waystation.adapters.anthropic.requests import CountRequest, MessagesRequest, RequestRefused, TextBlock, parsed
 from waystation.adapters.anthropic.sse import events
 from waystation.adapters.offline.plan import plan, review, revision
 from waystation.adapters.offline.replies import PromptCache, Reply, fitted, input_tokens, message
@@ -18,17 +20,10 @@ from waystation.adapters.offline.report import analysis, writing_turn
 from waystation.adapters.offline.research import research
 from waystation.adapters.offline.summary import condensed
 from waystation.adapters.offline.view import view_of
-from waystation.adapters.offline.wire import (
-    MAX_OUTPUT,
-    OFFLINE_MODEL,
-    WINDOW,
-    CountRequest,
-    MessagesRequest,
-    RequestRefused,
-    TextBlock,
-    parsed,
-)
+from waystation.domain.models import OFFLINE_MODEL
 
+WINDOW = 200_000
+MAX_OUTPUT = 8_192
 WITHOUT_WORK = "No LLM is configured, and the built-in model has nothing to say without the tools of an agent."
 
 _WORK = {
@@ -67,6 +62,7 @@ def _reply(request: MessagesRequest) -> Reply:
     return Reply(text=WITHOUT_WORK)
 
 
+_Request = TypeVar("_Request", bound=CountRequest)
 _MODEL: dict[str, JsonValue] = {
     "type": "model",
     "id": OFFLINE_MODEL,
@@ -110,9 +106,9 @@ class OfflineTransport(httpx2.AsyncBaseTransport):
     def _answer(self, method: str, path: str, body: bytes, digest: str) -> httpx2.Response:
         match method, path:
             case "POST", "/v1/messages":
-                return self._message(parsed(MessagesRequest, body), digest)
+                return self._message(_taken(MessagesRequest, body), digest)
             case "POST", "/v1/messages/count_tokens":
-                return httpx2.Response(200, json={"input_tokens": input_tokens(parsed(CountRequest, body))})
+                return httpx2.Response(200, json={"input_tokens": input_tokens(_taken(CountRequest, body))})
             case "GET", "/v1/models":
                 page = {"data": [_MODEL], "has_more": False, "first_id": OFFLINE_MODEL, "last_id": OFFLINE_MODEL}
                 return httpx2.Response(200, json=page)
@@ -122,6 +118,8 @@ class OfflineTransport(httpx2.AsyncBaseTransport):
                 raise RequestRefused(f"{method} {path} is not served offline", status=404, kind="not_found_error")
 
     def _message(self, request: MessagesRequest, digest: str) -> httpx2.Response:
+        if request.max_tokens > MAX_OUTPUT:
+            raise RequestRefused(f"max_tokens: Input should be less than or equal to {MAX_OUTPUT}")
         length = input_tokens(request)
         if length + request.max_tokens > WINDOW:
             raise RequestRefused(f"prompt is too long: {length} tokens > {WINDOW - request.max_tokens} maximum")
@@ -132,6 +130,13 @@ class OfflineTransport(httpx2.AsyncBaseTransport):
         if not request.stream:
             return httpx2.Response(200, json=whole)
         return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=_stream(whole))
+
+
+def _taken(kind: type[_Request], body: bytes) -> _Request:
+    request = parsed(kind, body)
+    if request.model != OFFLINE_MODEL:
+        raise RequestRefused(f"model: {request.model}", status=404, kind="not_found_error")
+    return request
 
 
 async def _stream(whole: dict[str, JsonValue]) -> AsyncIterator[bytes]:

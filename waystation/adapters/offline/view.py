@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from waystation.adapters.offline.wire import MessagesRequest, TextBlock, ToolResultBlock, ToolUseBlock
+from waystation.adapters.anthropic.requests import MessagesRequest, TextBlock, ToolResultBlock, ToolUseBlock
 from waystation.domain.value import Value
 from waystation.patterns import proven
 

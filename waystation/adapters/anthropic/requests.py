@@ -1,16 +1,13 @@
-"""Requests of the Messages protocol as this model takes them: their shape, and what makes one legal."""
+"""Requests of the Messages protocol as a server takes them: their shape, and what makes one legal."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, TypeAdapter, ValidationError
 
-from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.transcript import RedactedThinking, Text, Thinking, ToolResult, ToolUse
 from waystation.domain.value import Value
 
-WINDOW = 200_000
-MAX_OUTPUT = 8_192
 MAX_CACHE_MARKS = 4
 UNIONS = frozenset({"anyOf", "oneOf", "allOf"})
 """Which no schema of a tool may have at its top."""
@@ -147,7 +144,7 @@ class CountRequest(Markable):
 class MessagesRequest(CountRequest):
     """One call of the model."""
 
-    max_tokens: int = Field(ge=1, le=MAX_OUTPUT)
+    max_tokens: int = Field(ge=1)
     stream: bool = False
 
 
@@ -160,7 +157,8 @@ def parsed(kind: type[_Request], body: bytes) -> _Request:
         request = kind.model_validate_json(body, extra="ignore")
     except ValidationError as error:
         raise _refusal(error) from None
-    _check(request)
+    for fault in documented_faults(request):
+        raise RequestRefused(fault)
     return request
 
 
@@ -170,17 +168,8 @@ def _refusal(error: ValidationError) -> RequestRefused:
     return RequestRefused(f"{place}: {fault['msg']}" if place else fault["msg"])
 
 
-def _check(request: CountRequest) -> None:
-    if request.model != OFFLINE_MODEL:
-        raise RequestRefused(f"model: {request.model}", status=404, kind="not_found_error")
-    for fault in documented_faults(request):
-        raise RequestRefused(fault)
-
-
 def documented_faults(request: CountRequest) -> Iterator[str]:
-    """What the protocol documents as an error of a request whose parts have the right shape. This model never thinks:
-    of thinking there is nothing here.
-    """
+    """What the protocol documents as an error of a request whose parts have the right shape, but for thinking."""
     yield from _message_faults(request)
     yield from _tool_faults(request)
 
