@@ -38,9 +38,9 @@ from waystation.domain.session import Equipment
 from waystation.settings import Settings
 from workers.outside import FrontDesk, TemporalAndFiles
 from workers.parts import Parts, SessionScope
-from workflows.board import NoticeWorkflow
-from workflows.delivery import RememberWorkflow
+from workflows.notice import NoticeWorkflow
 from workflows.payload_limit import PayloadLimit
+from workflows.remember import RememberWorkflow
 from workflows.removal import ErasePersonWorkflow, ForgetWorkflow, RetentionWorkflow
 from workflows.schedules import ScheduledRunWorkflow
 from workflows.session import SessionWorkflow

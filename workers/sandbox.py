@@ -6,7 +6,17 @@ state, and a linter bans clock, randomness and environment in them; tests run al
 
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-SHARED = ("waystation.domain", "waystation.ports", "waystation.agents", "waystation.patterns", "activities", "pydantic")
+OF_WORKFLOWS = ("agent_runner", "approvals", "board", "delivery", "options", "payload_limit", "stored_state")
+"""What workflows are made of. The modules of workflow types are imported anew for each instance."""
+SHARED = (
+    "waystation.domain",
+    "waystation.ports",
+    "waystation.agents",
+    "waystation.patterns",
+    "activities",
+    "pydantic",
+    *(f"workflows.{module}" for module in OF_WORKFLOWS),
+)
 
 
 def sandboxed() -> SandboxedWorkflowRunner:

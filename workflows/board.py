@@ -17,7 +17,6 @@ from temporalio.common import (
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from activities.bookkeeping import AuditRequest, LedgerActivities
-from activities.tasks import NoticeActivities
 from waystation.domain import names
 from waystation.domain.agent_run import AgentRun
 from waystation.domain.approvals import Circumstances
@@ -31,7 +30,8 @@ from waystation.domain.progress import bounded, progress_of
 from waystation.domain.signals import is_sealed
 from waystation.domain.task import Approval, AuditEntry, TaskPhase, TaskProgress
 from waystation.domain.task_state import TaskState
-from workflows.options import NOTICE, SHORT, named
+from workflows.notice import NoticeWorkflow
+from workflows.options import SHORT, named
 
 SESSION = SearchAttributeKey.for_keyword(names.SESSION_ATTRIBUTE)
 PHASE = SearchAttributeKey.for_keyword(names.PHASE_ATTRIBUTE)
@@ -197,16 +197,6 @@ async def leave_to_child(
         )
         # What becomes of it is its own affair; asyncio would log a failure that nobody looked at as an error.
         child.add_done_callback(lambda done: done.cancelled() or done.exception())
-
-
-@workflow.defn(name="Notice")
-class NoticeWorkflow:
-    """One notice, attempted for a day. Its failure is seen in the Temporal UI and nowhere else."""
-
-    @workflow.run
-    async def run(self, notice: Notice) -> None:
-        """Send it."""
-        await workflow.execute_activity_method(NoticeActivities.send, notice, **named(NOTICE, "post to the webhook"))
 
 
 async def keep_and_tell(board: Board, state: TaskState, event: Event, *requests: Approval) -> None:

@@ -14,7 +14,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from activities.bookkeeping import LedgerActivities
-from activities.memory import DocumentActivities, MemoryActivities
+from activities.memory import MemoryActivities
 from activities.tasks import OversightActivities, PublishRequest, ReportActivities
 from waystation.domain.budget import RunTotals
 from waystation.domain.leg import RunRef
@@ -38,24 +38,9 @@ from waystation.domain.task_state import merged
 from workflows.approvals import BudgetGate, agreement_on
 from workflows.board import Board, leave_to_child, tell_of_end
 from workflows.options import CONTEXT, LEG, REPORT, SHORT, named
+from workflows.remember import RememberWorkflow
 from workflows.stored_state import store_state
 from workflows.subagent import cause_of
-
-
-@workflow.defn(name="Remember")
-class RememberWorkflow:
-    """Slice by slice. Its history has references and numbers; its result is what became of the documents."""
-
-    @workflow.run
-    async def run(self, so_far: Remembering) -> Remembering:
-        """To the end of the documents, or as far as the terms let it."""
-        while not so_far.done:
-            if workflow.info().is_continue_as_new_suggested():
-                workflow.continue_as_new(so_far)
-            so_far = await workflow.execute_activity_method(
-                DocumentActivities.remember, so_far, **named(CONTEXT, f"remember documents, slice {so_far.slices + 1}")
-            )
-        return so_far
 
 
 async def remember_documents(board: Board) -> None:

@@ -30,7 +30,7 @@ from waystation.domain.task import SourceDocument, TaskRequest
 from waystation.settings import Settings
 from waystation.terms import task_terms
 from workers.models import model_switch
-from workflows.delivery import RememberWorkflow
+from workflows.remember import RememberWorkflow
 
 HISTORIES = Path(__file__).parent / "histories"
 STACK = re.compile(r'"stackTrace": "(?:[^"\\]|\\.)*"')

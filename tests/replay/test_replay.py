@@ -12,7 +12,7 @@ from waystation import __version__
 from waystation.domain.continuation import TaskStart
 from waystation.domain.task import TaskProgress
 from workers.sandbox import sandboxed
-from workflows.delivery import RememberWorkflow
+from workflows.remember import RememberWorkflow
 from workflows.schedules import ScheduledRunWorkflow
 from workflows.session import SessionWorkflow
 from workflows.subagent import SubagentWorkflow

@@ -25,7 +25,7 @@ from waystation.domain.task import SourceDocument, task_id_of
 from waystation.settings import Settings
 from waystation.testing import PlainRedactor
 from workers.parts import Parts
-from workflows.delivery import RememberWorkflow
+from workflows.remember import RememberWorkflow
 
 NAME, PLACEHOLDER = "Ada Lovelace", "<PERSON_7f3a2c91d04e>"
 PILOT = SourceDocument(name="pilot.md", text=f"The bar carries two fathoms.\n{NAME} keeps the white beacon.\n")

@@ -31,7 +31,7 @@ from waystation.domain.task import TaskPhase, TaskRef
 from waystation.settings import Settings
 from workers.queues import DEV_TIMING, Workshop, workflows_worker
 from workers.sandbox import sandboxed
-from workflows.board import NoticeWorkflow
+from workflows.notice import NoticeWorkflow
 from workflows.task import TaskWorkflow
 
 ASKING = ("budget_asked-harbours-1", "budget_asked-tides-1")
