@@ -74,10 +74,10 @@ def strict() -> SandboxedWorkflowRunner:
 RUNNERS: dict[str, Callable[[], WorkflowRunner]] = {"production": sandboxed, "strict": strict}
 
 
-async def until(met: Callable[[], Awaitable[bool]]) -> None:
+async def until(met: Callable[[], Awaitable[bool]], patience: float = PATIENCE) -> None:
     """Wait for a state. Raises TimeoutError where it does not come, and prints what everything waits for."""
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(patience):
             while not await met():
                 await asyncio.sleep(POLL)
     except TimeoutError:

@@ -6,6 +6,7 @@ note on it.
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 
 from temporalio.client import (
     Client,
@@ -38,6 +39,8 @@ OVERLAPS: Mapping[Overlap, ScheduleOverlapPolicy] = {
     "buffer-all": ScheduleOverlapPolicy.BUFFER_ALL,
     "allow-all": ScheduleOverlapPolicy.ALLOW_ALL,
 }
+SPREAD = timedelta(seconds=50)
+"""Runs begin up to so long after their time, each schedule always at its own: many are due at seven on a Monday."""
 BEING_STORED = "what it asks is being stored"
 
 
@@ -63,7 +66,7 @@ class TemporalSchedules:
         )
         schedule = Schedule(
             action=action,
-            spec=ScheduleSpec(cron_expressions=[timing.cron], time_zone_name=timing.zone),
+            spec=ScheduleSpec(cron_expressions=[timing.cron], time_zone_name=timing.zone, jitter=SPREAD),
             policy=SchedulePolicy(overlap=OVERLAPS[timing.overlap], catchup_window=timing.catch_up),
             state=ScheduleState(paused=True, note=BEING_STORED),
         )
