@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from tests.end_to_end.messages_server import MessagesServer
 from tests.strict_server import BODY
 from waystation.adapters.anthropic.messages_server import TurnNumbers, has_status
-from waystation.adapters.offline.wire import CountRequest, TextBlock, WireMessage
+from waystation.adapters.anthropic.requests import CountRequest, TextBlock, WireMessage
 from waystation.agents.oversight import REVIEW_REPORT, REVISE_PLAN
 from waystation.agents.planner import SUBMIT_PLAN
 from waystation.domain.plan import PLANNING_ID, revision_id

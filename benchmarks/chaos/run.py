@@ -25,7 +25,7 @@ QUIET_S = 40.0
 """So long a kill waits for its moment: legs of a dead worker are missed after 20 s, and begun again a little later."""
 ECHO_S = 1.0
 """So long replies to a dead worker go on: they are nobody's moment. The next worker takes longer to start."""
-BEGINNING_S, KILL_S, ENDING_S = 120.0, 45.0, 600.0
+BEGINNING_S, KILL_S, ENDING_S = 120.0, 45.0, 1_800.0
 """A run may take so long before its kills, for each of them and after the last; what is open then is not finished."""
 FINISHED = {TaskPhase.DONE, TaskPhase.PARTIAL}
 WATCH_S = 1.0

@@ -22,7 +22,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -37,7 +37,6 @@ from waystation.adapters.temporal.connect import (
     remove_run_file,
     write_run_file,
 )
-from waystation.adapters.temporal.dev_server import CodecForUi, DevServer, running_dev_server
 from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.children import python, search_path
 from waystation.cli.console import OK, UNREACHABLE, print_json, print_text, say
@@ -49,6 +48,9 @@ from waystation.files import opened_private, own_folder, private_folder
 from waystation.imports import loading
 from waystation.settings import Settings, unknown_variables
 from workers.shutdown import stop_on_signals as stop_on_signals  # noqa: PLC0414  dev and demo stop as workers do
+
+if TYPE_CHECKING:
+    from waystation.adapters.temporal.dev_server import CodecForUi, DevServer
 
 CHECK_SECONDS = 1.0
 POLLED_SECONDS = 10.0
@@ -69,6 +71,9 @@ async def running_locally(settings: Settings) -> AsyncGenerator[RunFile]:
         Unreachable: the server does not start.
     """
     refuse_named_server()
+    with loading():
+        from waystation.adapters.temporal.dev_server import running_dev_server  # noqa: PLC0415  it loads a web server
+
     log = settings.logs_folder / "temporal.log"
     codec = _codec(settings)
     async with _only_run(settings), running_dev_server(settings.temporal_database, log, codec=codec) as server:
@@ -172,7 +177,7 @@ async def workers_here(settings: Settings) -> AsyncGenerator[None]:
         yield
 
 
-async def _until_polled(server: DevServer) -> None:
+async def _until_polled(server: "DevServer") -> None:
     temporal = TemporalTasks(server.client, server.target)
     with suppress(TimeoutError):
         async with asyncio.timeout(POLLED_SECONDS):
@@ -180,7 +185,7 @@ async def _until_polled(server: DevServer) -> None:
                 await asyncio.sleep(POLLED_CHECK_SECONDS)
 
 
-def _codec(settings: Settings) -> CodecForUi | None:
+def _codec(settings: Settings) -> "CodecForUi | None":
     if not settings.encrypts_payloads:
         return None
     # A web server comes with this import, which who encrypts nothing does not need.
@@ -189,7 +194,7 @@ def _codec(settings: Settings) -> CodecForUi | None:
     return partial(codec_for_ui, settings)
 
 
-def record_of(server: DevServer) -> RunFile:
+def record_of(server: "DevServer") -> RunFile:
     """What other processes are told of the server, which this one started."""
     return RunFile(
         address=server.target.address,

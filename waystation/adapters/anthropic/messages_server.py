@@ -169,25 +169,29 @@ def _objects(listed: JsonValue) -> Iterator[dict[str, JsonValue]]:
 class TurnNumbers:
     """Numbers the turns of agents, for servers that answer by turn or count them.
 
-    A request does not say which turn it is. One that is sent again after a crash says the same as before, but perhaps
-    for its status messages; so what else it says is the turn, and a new turn is the agent's next.
+    A request does not say which turn it is. Attempts at one turn have the same calls answered last, and the same words
+    behind them, but perhaps for status messages; a compaction between two attempts changes what stands before. So that
+    is the turn, and a new one is the agent's next.
     """
 
     known: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
-    """Turns by what was said, by agent and what its first message says: agents of several tasks may be called alike."""
+    """Turns by what was said last, by agent and what its first message says: agents of several tasks may be called
+    alike."""
     _lock: Lock = field(default_factory=Lock)
 
     def of(self, agent: str, body: Mapping[str, JsonValue]) -> int:
         """The number of this request's turn, from 1."""
-        digest, first = hashlib.sha256(), ""
-        for message in _objects(body["messages"]):
-            for block in _objects(message["content"]):
-                if not is_status(block):
-                    digest.update(json.dumps([message["role"], _unmarked(block)[0]], sort_keys=True).encode())
-                    first = first or digest.hexdigest()
+        blocks = [block for message in _objects(body["messages"]) for block in _objects(message["content"])]
+        said = [block for block in blocks if not is_status(block)]
+        calls = [at for at, block in enumerate(said) if block["type"] == "tool_use"]
+        last = [block for block in said[calls[-1] if calls else 0 :] if block["type"] != "tool_result"]
         with self._lock:
-            turns = self.known.setdefault(f"{agent} {first}", {})
-            return turns.setdefault(digest.hexdigest(), len(turns) + 1)
+            turns = self.known.setdefault(f"{agent} {_digest_of(said[:1])}", {})
+            return turns.setdefault(_digest_of(last), len(turns) + 1)
+
+
+def _digest_of(blocks: Sequence[Mapping[str, JsonValue]]) -> str:
+    return hashlib.sha256(json.dumps([_unmarked(block)[0] for block in blocks], sort_keys=True).encode()).hexdigest()
 
 
 def is_status(block: Mapping[str, JsonValue]) -> bool:
