@@ -317,8 +317,8 @@ def _compactions(progress: TaskProgress) -> list[str]:
     if not made.made_room:
         return []
     return [
-        f"- Compactions: {made.made_room}, {made.hidden_tokens:,} tokens compressed away, {made.passages} passages "
-        f"kept in memory, {made.redactions} private values replaced"
+        f"- Compactions: {made.made_room}, {made.hidden_tokens:,} tokens compressed away, {made.passages:,} passages "
+        f"kept in memory, {made.redactions:,} private values replaced"
     ]
 
 
