@@ -18,7 +18,7 @@ from waystation.agents.editor import Rewinder
 from waystation.agents.task_states import keep_refusal, store_state
 from waystation.domain.amount import Amount
 from waystation.domain.continuation import TaskRewind
-from waystation.domain.errors import StoreError
+from waystation.domain.errors import BadInput
 from waystation.domain.ownership import Installation
 from waystation.domain.pieces import StateRef
 from waystation.domain.session import (
@@ -141,7 +141,7 @@ class ForkActivities:
         with reported():
             row = await self._store.task(ref.task_id, ref.reader)
             if row.progress is None or row.progress.state is None:
-                raise StoreError(f"{ref.task_id} was forked, but the store has no state for it to begin with")
+                raise BadInput(f"{ref.task_id} was forked, but the store has no state for it to begin with: fork again")
             state = TaskState.model_validate_json(await self._store.get_text(row.progress.state, ref.reader))
             return await store_state(self._store, state, ref.reader)
 

@@ -10,8 +10,11 @@ from tests.readers import ANYONE
 from tests.running import opened_parts, working
 from tests.workflows_live.moving import admitted
 from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.domain.budget import Account
 from waystation.domain.names import WORKFLOWS_QUEUE
+from waystation.domain.progress import progress_of
 from waystation.domain.task import TaskPhase
+from waystation.domain.task_state import TaskState
 from workflows.task import TaskWorkflow
 
 
@@ -22,6 +25,11 @@ async def test_a_task_that_is_cancelled_before_a_worker_saw_it_ends_with_a_repor
     crew = Crew()
     async with opened_parts(tmp_path, redactor, crew) as parts:
         start = (await admitted(parts.store, terms())).replace(forked=forked)
+        if forked:
+            state = TaskState(account=Account(limit=start.terms.budget))
+            kept = await parts.store.put_text(state.model_dump_json(), start.ref.reader)
+            begun = progress_of(state, start.ref, start.terms, start.title).replace(phase=TaskPhase.SUBMITTED)
+            await parts.store.finish(start.ref.task_id, begun.replace(state=kept))
         task = await server.start_workflow(TaskWorkflow.run, start, id=start.ref.task_id, task_queue=WORKFLOWS_QUEUE)
         await task.cancel()
         async with working(server, parts):
@@ -32,3 +40,18 @@ async def test_a_task_that_is_cancelled_before_a_worker_saw_it_ends_with_a_repor
         assert row.progress is not None
         assert row.progress.phase is TaskPhase.CANCELLED
         assert crew.calls == []
+
+
+async def test_a_fork_whose_state_is_not_in_the_store_fails_and_says_what_to_do(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with opened_parts(tmp_path, redactor, Crew()) as parts:
+        start = (await admitted(parts.store, terms())).replace(forked=True)
+        task = await server.start_workflow(TaskWorkflow.run, start, id=start.ref.task_id, task_queue=WORKFLOWS_QUEUE)
+        async with working(server, parts):
+            with pytest.raises(WorkflowFailureError) as failed:
+                await task.result()
+        row = await parts.store.task(start.ref.task_id, ANYONE)
+        assert row.progress is not None
+        assert row.progress.phase is TaskPhase.FAILED
+        assert "fork again" in str(failed.value.cause)
