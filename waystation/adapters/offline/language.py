@@ -115,7 +115,7 @@ _PLACED = proven(
 )
 """Figures that tell when or where, and not how much."""
 _DIGIT = proven(r"\d")
-_YEAR = proven(r"(?:fy)?\d+$", re.IGNORECASE)
+_YEAR = proven(r"(?:fy)?\d{1,9}$", re.IGNORECASE)
 _ADJUNCT = proven(r"\b(?:before|after|when|while)\s+\w+ing\b|\b(?:total )?(?:amount|number)s? of\b", re.IGNORECASE)
 _RANGE = proven(r"\b(?:documents?|pages?|lines?|seiten?)\s+\d{1,9}\s?(?:to|bis|-|–)\s?\d{1,9}\b", re.IGNORECASE)
 """Says where to look, and nothing of what is looked for."""
