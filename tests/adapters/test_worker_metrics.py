@@ -16,6 +16,7 @@ from temporalio.envconfig import ClientConfigProfile
 
 from tests.crew import CREW_PLAN, ROOMY, Call, Crew, terms, tight
 from tests.ports import free_port
+from tests.prices import PRICES
 from tests.running import Counter, dev_server, opened_parts, request, until, working
 from waystation.adapters.temporal.connect import Target
 from waystation.adapters.temporal.metrics import TemporalMeter, prometheus_runtime
@@ -110,7 +111,7 @@ async def test_what_is_scraped_after_a_task_is_what_the_store_has_charged(tmp_pa
             raise ModelUnavailable("busy", retry_after=0.01, possibly_billed=False)
 
     crew = Crew(before=busy_once)
-    priced = terms().replace(agent=ROOMY.replace(model=PRICED))
+    priced = terms().replace(agent=ROOMY.replace(model=PRICED, prices=PRICES))
     async with at_work(tmp_path, crew, scraped) as (counter, parts):
         await counter.submit(under=priced)
         assert (await counter.task().result()).phase is TaskPhase.DONE
@@ -136,7 +137,7 @@ async def test_a_dashboard_asks_for_metrics_that_there_are(tmp_path: Path) -> No
     assert len([name for name in names if name.startswith("waystation_")]) == 11, "all of ours"
 
     scraped = Scraped()
-    priced = terms().replace(agent=ROOMY.replace(model=PRICED))
+    priced = terms().replace(agent=ROOMY.replace(model=PRICED, prices=PRICES))
     async with dev_server() as server, opened_parts(tmp_path, PlainRedactor({}), Crew(), scraped.meter) as parts:
         address = server.service_client.config.target_host
         client = await Client.connect(address, data_converter=server.data_converter, runtime=scraped.runtime)
