@@ -1,6 +1,6 @@
 """Which tests run when.
 
-- `make test`: the quick ones, before every commit: five minutes on two cores.
+- `make test`: the quick ones, before every commit.
 - `make test-part COMMIT=…`: of the others those in `EVERY_LANDING`, and one part of `PARTS`, which the commit's hash
   chooses. CI runs both, so that a few landings in a row run everything.
 - `make test-all`: everything: whole platforms, hundreds of whole tasks, every kind of file times every fault.
@@ -128,7 +128,7 @@ LONG = {
     "test_worker_metrics",
     "test_worker_queues",
 }
-"""Modules of other folders that it leaves out: those that took five seconds or more."""
+"""Modules of other folders that it leaves out: those of five seconds or more, except one of each real component."""
 EVERY_LANDING = {
     "test_agent_loop_attempts",
     "test_agent_loop_budget",

@@ -7,7 +7,7 @@ state, and a linter bans clock, randomness and environment in them; tests run al
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 OF_WORKFLOWS = ("agent_runner", "approvals", "board", "delivery", "options", "payload_limit", "stored_state")
-"""What workflows are made of. The modules of workflow types are imported anew for each instance."""
+"""Helper modules of the workflows. Modules that define a workflow type are imported again for each instance."""
 SHARED = (
     "waystation.domain",
     "waystation.ports",

@@ -29,18 +29,16 @@ SUBMITS = 5
 BUSY_SUBMITS, EVERY_S = 15, 8.0
 """Two minutes: each schedule is due twice, and its month has room for one run."""
 REPLY_S = 3.0
-"""What a reply takes, as a provider's does. The built-in model answers at once: with it agents share two cores with who
-submits, and what is measured is their computing.
-"""
+"""Time of a model call, as a provider's. The built-in model answers at once, so that agents would take all the CPU."""
 RUNS_TAKE = 900.0
 """Seconds at most, until all runs are over."""
 MAX_RATIO = 1.5
 """Of the median on a busy platform to that on an idle one."""
 
 
-class _Away(OfflineTransport):
+class _Slow(OfflineTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """See base class; as far away as a provider."""
+        """See base class; with the latency of a provider."""
         await asyncio.sleep(REPLY_S)
         return await super().handle_async_request(request)
 
@@ -74,7 +72,7 @@ async def prove(client: Client) -> None:
     """Raises AssertionError if a submit takes too long, or if a month's budget is passed."""
     os.environ["TEMPORAL_ADDRESS"] = client.service_client.config.target_host
     with tempfile.TemporaryDirectory() as folder:
-        model = anthropic_model("offline", "http://offline.invalid", httpx2.AsyncClient(transport=_Away()))
+        model = anthropic_model("offline", "http://offline.invalid", httpx2.AsyncClient(transport=_Slow()))
         home = Path(folder)
         async with office(client, Settings(home=home, tenant=TENANT), model) as at:
             await submit(at, home, 0)  # what is loaded once
@@ -87,12 +85,15 @@ async def prove(client: Client) -> None:
             for schedule_id in ids:
                 await at.server.get_schedule_handle(schedule_id).pause()
 
+            runs = 0
+
             async def over() -> bool:
+                nonlocal runs
                 found = [one async for one in client.list_workflows('WorkflowType = "ScheduledRun"')]
+                runs = len(found)
                 return all(one.status != WorkflowExecutionStatus.RUNNING for one in found)
 
             await until(over, patience=RUNS_TAKE)
-            runs = len([one async for one in client.list_workflows('WorkflowType = "ScheduledRun"')])
             tasks = [len(await at.client.tasks(TaskFilter(session=f"S{n}"))) for n in range(SCHEDULES)]
     ratio = statistics.median(busy) / statistics.median(idle)
     rows = [

@@ -36,7 +36,7 @@ def test_attempts_at_a_turn_have_one_number_also_where_a_compaction_came_between
 
 def test_what_follows_a_reply_without_a_call_is_a_turn_of_its_own() -> None:
     turns = TurnNumbers()
-    silent: Said = {"role": "assistant", "content": "I could not hand in."}
+    silent: Said = {"role": "assistant", "content": "I have nothing to add."}
     told: Said = {"role": "user", "content": "Call a tool."}
     asked = [CONTRACT, *turn(1)]
     assert number_of(turns, *asked) == 1

@@ -169,14 +169,14 @@ def _objects(listed: JsonValue) -> Iterator[dict[str, JsonValue]]:
 class TurnNumbers:
     """Numbers the turns of agents, for servers that answer by turn or count them.
 
-    A request does not say which turn it is. Attempts at one turn have the same calls answered last, and the same words
-    behind them, but perhaps for status messages; a compaction between two attempts changes what stands before. So that
-    is the turn, and a new one is the agent's next.
+    A request does not say which turn it is, and a turn may be attempted several times. All attempts end with the same
+    tool call and the same text after it, status messages and results aside. What comes before may differ, because a
+    compaction may run between two attempts. So the end identifies the turn, and a new end is the agent's next turn.
     """
 
     known: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
-    """Turns by what was said last, by agent and what its first message says: agents of several tasks may be called
-    alike."""
+    """Turn numbers by the digest of the end; one table for each agent and first message, because agents of different
+    tasks may have the same name."""
     _lock: Lock = field(default_factory=Lock)
 
     def of(self, agent: str, body: Mapping[str, JsonValue]) -> int:

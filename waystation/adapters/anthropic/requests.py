@@ -169,7 +169,7 @@ def _refusal(error: ValidationError) -> RequestRefused:
 
 
 def documented_faults(request: CountRequest) -> Iterator[str]:
-    """What the protocol documents as an error of a request whose parts have the right shape, but for thinking."""
+    """Errors that the protocol documents for a request whose parts have the right shape, but none about thinking."""
     yield from _message_faults(request)
     yield from _tool_faults(request)
 

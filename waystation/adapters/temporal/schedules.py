@@ -40,7 +40,7 @@ OVERLAPS: Mapping[Overlap, ScheduleOverlapPolicy] = {
     "allow-all": ScheduleOverlapPolicy.ALLOW_ALL,
 }
 SPREAD = timedelta(seconds=50)
-"""Runs begin up to so long after their time, each schedule always at its own: many are due at seven on a Monday."""
+"""Maximum jitter of a run's start, so that schedules due together spread out. The server derives it from the id."""
 BEING_STORED = "what it asks is being stored"
 
 
