@@ -157,7 +157,7 @@ class Watched(SimplePlugin):
 async def dev_server(
     *settings: str, database: Path | None = None, search_attributes: bool = True, cached: bool = True
 ) -> AsyncGenerator[Client]:
-    """A server of its own: queue names are constants, so that two tests on one server would do each other's work.
+    """A server of its own, in memory: it starts in 0.3 s, less than a task costs more on a shared one with a database.
 
     `settings` are dynamic configuration values, as `limit.historyCount.suggestContinueAsNew=50`.
     """

@@ -197,6 +197,12 @@ class Settings(
     window_cap: int = Field(
         default=200_000, ge=2_000, description="Largest working window in tokens, whatever the model could take."
     )
+    installation: str = Field(
+        default="",
+        pattern="^([a-z][a-z0-9-]{0,30})?$",
+        description="Where several installations share a Temporal namespace, the name of this one, like acme: its task "
+        "queues, workflow ids and schedule ids begin with acme and a dot.",
+    )
     temporal_ui: str | None = Field(
         default=None, description="Address of the Temporal UI, where it is not the one that `waystation dev` started."
     )
@@ -304,6 +310,11 @@ class Settings(
     def key_file(self) -> Path:
         """The key behind the placeholders of redacted text."""
         return self.home / "key"
+
+    @property
+    def prefix(self) -> str:
+        """What the names of this installation begin with on the Temporal server."""
+        return f"{self.installation}." if self.installation else ""
 
     @property
     def run_file(self) -> Path:

@@ -28,7 +28,6 @@ class Submitted(Value):
     """A task that was accepted."""
 
     task_id: str
-    workflow_id: str
     run_id: str | None
     """None where the task ended so long ago that the server has forgotten it."""
     ui_url: str | None
@@ -85,7 +84,7 @@ class TaskFilter(Value):
 
 
 class TaskView(Value):
-    """A task as it can be seen now. Its workflow id is its task id."""
+    """A task as it can be seen now."""
 
     progress: TaskProgress
     run_id: str | None = None

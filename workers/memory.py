@@ -265,7 +265,7 @@ async def memory_to_search(settings: Settings, store: SqlStore, embedder: Embedd
 
 async def _of_workers(settings: Settings, store: SqlStore) -> MemorySearch:
     try:
-        client = await connect_as_person(find_target(settings.run_file, settings.temporal_ui), data_converter(settings))
+        client = await connect_as_person(find_target(settings), data_converter(settings))
     except Unreachable as error:
         raise Unreachable(
             f"another process has the memory of {settings.home} open, and is asked over Temporal: {error}; or stop "

@@ -89,7 +89,7 @@ class FrontDesk:
     @property
     def tasks(self) -> TemporalTasks:
         """Sessions and tasks on the server. Nothing of it that waits for workflows is for activities."""
-        return TemporalTasks(self.client, find_target(self.settings.run_file, self.settings.temporal_ui))
+        return TemporalTasks(self.client, find_target(self.settings))
 
     def read(self, paths: Sequence[str]) -> ReadAnew:
         """See `Intake`."""

@@ -66,7 +66,7 @@ async def running_workers(settings: Settings, timing: WorkerTiming | None = None
     queues, traces = served_queues(settings), trace_target()
     runtime = _runtime(settings)
     meter = TemporalMeter(runtime.metric_meter)
-    target = find_target(settings.run_file, settings.temporal_ui)
+    target = find_target(settings)
     client = await connect(target, data_converter(settings), runtime)
     async with AsyncExitStack() as stack:
         private_folder(settings.home)

@@ -1,6 +1,7 @@
 """The store's side of the account, and the verdict over both sides."""
 
-from collections import Counter
+from bisect import bisect
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -113,11 +114,29 @@ def _unexplained(account: Account, calls: Sequence[Call]) -> list[str]:
     """Turns and plans one by one, the summaries of a task together, and its reviews."""
     paid = Counter(_grouped(call_id_of(key)) for key in account.charges)
     possible = Counter(_grouped(call_id_of(key)) for key, _ in account.intents)
-    answered = Counter(_grouped(call.id) for call in calls)
+    answered = Counter(_grouped(call) for call in numbered_by_commits(account.charges, calls))
     return [
         f"{what}: {paid[what]} charges, {answered[what]} calls answered, {possible[what]} open intents"
         for what in sorted(paid.keys() | answered.keys())
         if not paid[what] <= answered[what] <= paid[what] + possible[what]
+    ]
+
+
+def numbered_by_commits(paid: Mapping[Key, datetime], calls: Iterable[Call]) -> list[CallId]:
+    """Whose each call was, by the clock: a call for a turn began after the commit of the turn before and before its
+    own. The model's server only has a request's text, which a compaction between two attempts at a turn may change.
+    """
+    commits = defaultdict[tuple[int, str], list[float]](list)
+    for (task, agent, name), at in paid.items():
+        if name.startswith("turn-"):
+            commits[task, agent].append(at.timestamp())
+    for committed in commits.values():
+        committed.sort()
+    return [
+        call.id._replace(number=str(bisect(commits[call.id.task, call.id.agent], call.began) + 1))
+        if call.id.kind == "turn"
+        else call.id
+        for call in calls
     ]
 
 

@@ -197,7 +197,7 @@ def test_what_agents_follow_is_told_with_its_digest(capsys: pytest.CaptureFixtur
     plain = GivenProcedure(name="how.md", text="# How\nDo.\n")
     called = alone.replace(name="called", text=WRITTEN.replace("tide-tables", "called"))
     given = (TIDES, alone, called, plain)
-    tell_of(Submitted(task_id="task-1", workflow_id="task-1", run_id=None, ui_url=None, procedures=given))
+    tell_of(Submitted(task_id="task-1", run_id=None, ui_url=None, procedures=given))
     told = " ".join(capsys.readouterr().err.split())
     assert f"Agents follow the skill tide-tables in the folder tides, 3 files (sha256 {TIDES.digest})." in told
     assert f"Agents follow the skill tide-tables in the folder alone, 1 file (sha256 {alone.digest})." in told

@@ -46,7 +46,7 @@ class Taking(Client):
         """See base class."""
         assert isinstance(request, TaskRequest)
         self.taken = request
-        return Submitted(task_id="task-0000000000000000", workflow_id="w", run_id=None, ui_url=None)
+        return Submitted(task_id="task-0000000000000000", run_id=None, ui_url=None)
 
 
 async def test_the_form_has_a_plan_wait_and_says_what_a_task_may_spend_before_it_is_handed_in(

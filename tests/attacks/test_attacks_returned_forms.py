@@ -49,7 +49,7 @@ class Desk(Client):
             raise Unreachable("no Temporal server answers at 127.0.0.1:9")
         assert isinstance(request, TaskRequest)
         self.taken, self.given = request, documents
-        return Submitted(task_id="task-0000000000000000", workflow_id="w", run_id=None, ui_url=None)
+        return Submitted(task_id="task-0000000000000000", run_id=None, ui_url=None)
 
     async def progress(self, task_id: str) -> TaskView:
         """See base class: it waits for an answer."""

@@ -49,7 +49,7 @@ class DeskClient(Client):
         row = request if isinstance(request, TaskRow) else await self.prepare(request)
         self.taken, self.given = row.request, documents
         await self._store.register(row, documents)
-        return Submitted(task_id=row.ref.task_id, workflow_id="w", run_id=None, ui_url=None)
+        return Submitted(task_id=row.ref.task_id, run_id=None, ui_url=None)
 
     async def rename(self, task_id: str, title: str) -> None:
         """As a worker does that admits it."""

@@ -58,6 +58,13 @@ def test_a_call_that_began_before_the_commit_is_no_repetition_and_one_after_it_i
     assert [re.sub(r"CallId.*\)", "it", fault) for fault in verdict.asked_again] == ["it was answered again"]
 
 
+def test_two_attempts_at_a_turn_are_of_one_turn_whatever_their_requests_say() -> None:
+    account, calls = one_turn(), [asked("1", BEFORE - timedelta(seconds=1)), asked("2")]
+    assert len(judged(account, calls, []).unexplained) == 1
+    account.intents = [(FIRST, BEFORE - timedelta(seconds=1))]
+    assert judged(account, calls, []).unexplained == []
+
+
 def test_a_summary_that_was_announced_after_its_charge_is_a_repetition() -> None:
     account = one_turn()
     account.charges[SUMMARY] = COMMIT

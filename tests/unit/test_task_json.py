@@ -14,7 +14,6 @@ def test_the_json_of_a_task_has_these_keys() -> None:
     assert task_json(PAUSED, None).model_dump(mode="json") == snapshot(
         {
             "task_id": "task-0123456789abcdef",
-            "workflow_id": "task-0123456789abcdef",
             "run_id": "run-1",
             "ui_url": "http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef",
             "report_path": None,

@@ -45,7 +45,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from waystation import __version__
 from waystation.domain.details import counted
 from waystation.domain.errors import BadInput, RedactionFailed, StoreError
-from waystation.domain.names import SCHEDULE
+from waystation.domain.names import SCHEDULE, prefix_of
 from waystation.domain.ownership import OfTask
 from waystation.domain.privacy import FINGERPRINT_DIGITS, PerhapsName, Place, perhaps_names
 from waystation.domain.spans import TraceSpan, span_id_of, trace_id_of
@@ -395,7 +395,7 @@ class _OfTask(ActivityInboundInterceptor):
 
     async def execute_activity(self, input: ExecuteActivityInput) -> object:
         info, given = activity.info(), [_task_of(one) for one in list[object](input.args)]
-        task_id = "".join(given[:1]) or (info.workflow_id or "").partition("/")[0]
+        task_id = "".join(given[:1]) or _own_id(info).partition("/")[0]
         parent = NonRecordingSpan(_context(trace_id_of(task_id), span_id_of(task_id)))
         with self._tracer.start_as_current_span(
             f"RunActivity:{info.activity_type}",
@@ -417,13 +417,17 @@ class _OfTask(ActivityInboundInterceptor):
 
 def _whose(info: activity.Info) -> Mapping[str, str]:
     """Ids as Temporal's interceptor calls them; without that of a schedule's run, which has the schedule's name."""
-    workflow_id = info.workflow_id or ""
     found = {
-        "temporalWorkflowID": "" if workflow_id.startswith(SCHEDULE) else workflow_id,
+        "temporalWorkflowID": "" if _own_id(info).startswith(SCHEDULE) else info.workflow_id or "",
         "temporalRunID": info.workflow_run_id or "",
         "temporalActivityID": info.activity_id,
     }
     return {name: value for name, value in found.items() if value}
+
+
+def _own_id(info: activity.Info) -> str:
+    """The workflow's id without the prefix of the installation; empty where no workflow has called."""
+    return (info.workflow_id or "").removeprefix(prefix_of(info.task_queue))
 
 
 def _task_of(given: object, depth: int = 3) -> str:

@@ -79,7 +79,7 @@ def _server(settings: Settings, origins: frozenset[str], *, encodes: bool) -> Co
 
 
 def _ui_in_use(settings: Settings) -> tuple[str, ...]:
-    ui_url = find_target(settings.run_file, settings.temporal_ui).ui_url
+    ui_url = find_target(settings).ui_url
     return (ui_url,) if ui_url else ()
 
 

@@ -409,7 +409,7 @@ def _traces() -> Check:
 
 async def _server(settings: Settings) -> tuple[Check, ...]:
     try:
-        target = find_target(settings.run_file)
+        target = find_target(settings)
         server = await connect(target, runtime=quiet_runtime())
         unattended = await TemporalTasks(server, target).unattended_queues()
         missing = await unusable_search_attributes(server)

@@ -324,7 +324,7 @@ def status(as_json: JsonOption = False) -> None:
 
 
 async def _status(settings: Settings) -> StatusJson:
-    target = find_target(settings.run_file, settings.temporal_ui)
+    target = find_target(settings)
     run = read_run_file(settings.run_file)
     found = StatusJson(
         home=str(settings.home),
@@ -427,7 +427,7 @@ def _start(log: Path) -> subprocess.Popen[bytes]:
 
 async def _workers_poll(settings: Settings) -> bool:
     try:
-        temporal = await TemporalTasks.connect(find_target(settings.run_file))
+        temporal = await TemporalTasks.connect(find_target(settings))
         return not await temporal.unattended_queues()
     except Unreachable:
         return False

@@ -135,9 +135,8 @@ class Client:
     async def _temporal(self) -> TemporalTasks:
         if self._connected is None or self._connected.has_ended:
             await require_key_of(self._store, self._settings)
-            self._connected = await TemporalTasks.connect(
-                find_target(self._settings.run_file, self._settings.temporal_ui), data_converter(self._settings)
-            )
+            converter = data_converter(self._settings)
+            self._connected = await TemporalTasks.connect(find_target(self._settings), converter)
         return self._connected
 
     async def unattended_queues(self) -> tuple[str, ...]:
@@ -171,7 +170,7 @@ class Client:
     async def schedules(self) -> Schedules:
         """The tenant's questions that come back. Raises Unreachable."""
         await require_key_of(self._store, self._settings)
-        target = find_target(self._settings.run_file, self._settings.temporal_ui)
+        target = find_target(self._settings)
         temporal = await TemporalSchedules.connect(target, data_converter(self._settings))
         return Schedules(self._settings, self._store, temporal)
 

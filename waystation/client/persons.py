@@ -163,7 +163,7 @@ def single_spaced(value: str) -> str:
 
 async def reached(settings: Settings) -> TemporalClient:
     """The server. Raises Unreachable."""
-    target = find_target(settings.run_file, settings.temporal_ui)
+    target = find_target(settings)
     return await connect_as_person(target, data_converter(settings))
 
 

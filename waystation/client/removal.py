@@ -233,7 +233,7 @@ async def forget(settings: Settings, task_ids: tuple[str, ...], *, everything: b
     order = ForgetOrder(
         store_id=store_id, tenant=tenant_hash(settings.tenant), task_ids=task_ids, everything=everything
     )
-    target = find_target(settings.run_file, settings.temporal_ui)
+    target = find_target(settings)
     temporal = await connect_as_person(target, data_converter(settings))
     try:
         done = await forget_tasks(temporal, order, f"forget {len(task_ids)} of a tenant's tasks")

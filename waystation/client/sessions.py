@@ -119,7 +119,6 @@ async def handed_in(
         raise
     return Submitted(
         task_id=task_id,
-        workflow_id=task_id,
         run_id=await temporal.run_id(task_id),
         ui_url=temporal.link(task_id),
         warnings=(

@@ -349,7 +349,6 @@ class TaskJson(Value):
     """A task. `cost_usd` is null where a model without a known price was used, `servers` where it names none."""
 
     task_id: str
-    workflow_id: str
     run_id: str | None
     ui_url: str | None
     report_path: str | None
@@ -392,7 +391,6 @@ def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
     micro_usd = known_cost(progress)
     return TaskJson(
         task_id=progress.task_id,
-        workflow_id=progress.task_id,
         run_id=view.run_id,
         ui_url=view.ui_url,
         submitted_at=view.submitted_at,

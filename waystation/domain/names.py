@@ -7,6 +7,18 @@ WORKFLOWS_QUEUE = "waystation-workflows"
 AGENTS_QUEUE = "waystation-agents"
 CONTEXT_QUEUE = "waystation-context"
 QUEUES = (WORKFLOWS_QUEUE, AGENTS_QUEUE, CONTEXT_QUEUE)
+QUEUES_BEGIN = "waystation-"
+
+
+def prefixed(prefix: str, name: str) -> str:
+    """A queue, or an id of a workflow or schedule, as the installation with this prefix has it on the server."""
+    return name if name.startswith(prefix) else prefix + name
+
+
+def prefix_of(queue: str) -> str:
+    """The prefix of the installation whose task queue has this name on the server; empty where it has none."""
+    return queue.partition(QUEUES_BEGIN)[0]
+
 
 SESSION_WORKFLOW = "Session"
 SUBMIT_TASK = "submit_task"

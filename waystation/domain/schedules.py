@@ -193,8 +193,10 @@ class ReadAnew(Value):
 
 
 def request_id_of(schedule: str, workflow_id: str) -> str:
-    """Of the task of one run, whose workflow id is the schedule's with the scheduled time. No name has an @."""
-    return f"{schedule}@{workflow_id.removeprefix(f'{schedule}-')}"
+    """Of the task of one run, whose workflow id is the schedule's with the scheduled time, after the prefix of the
+    installation. No name has an @.
+    """
+    return f"{schedule}@{workflow_id.rpartition(f'{schedule}-')[2]}"
 
 
 def run_workflow_id(schedule: str, request_id: str) -> str:

@@ -225,7 +225,7 @@ class Assistant:
         )
 
     def _page_of(self, task_id: str, ui_url: str | None) -> str | None:
-        page = self._page or find_target(self._settings.run_file).tasks_page
+        page = self._page or find_target(self._settings).tasks_page
         return f"{page}{task_id}" if page else ui_url
 
     async def document(self, task: str, name: str) -> str:

@@ -45,16 +45,23 @@ class PayloadEncryption(PayloadCodec, WithSerializationContext):
         """`ciphers` by the id of their key; `encrypts_with` is the id of one of them, or None: nothing is encrypted."""
         self.ciphers = ciphers
         self._own = encrypts_with
+        self._prefix = ""
         self._workflow: bytes | None = None
+
+    def within_installation(self, prefix: str) -> Self:
+        """The same for workflows whose ids have this prefix on the server."""
+        within = copy(self)
+        within._prefix = prefix
+        return within
 
     def with_context(self, context: SerializationContext) -> Self:
         """See base class."""
         within = copy(self)
         match context:
             case WorkflowSerializationContext():
-                within._workflow = _name(context.namespace, context.workflow_id)
+                within._workflow = self._name(context.namespace, context.workflow_id)
             case ActivitySerializationContext() if context.workflow_id is not None:
-                within._workflow = _name(context.namespace, context.workflow_id)
+                within._workflow = self._name(context.namespace, context.workflow_id)
             case _:
                 within._workflow = None
         return within
@@ -71,6 +78,10 @@ class PayloadEncryption(PayloadCodec, WithSerializationContext):
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """See base class. Raises WrongKey, also for a payload that was changed; the message has nothing of it."""
         return [self._decrypted(payload) for payload in payloads]
+
+    def _name(self, namespace: str, workflow_id: str) -> bytes:
+        workflow = self._prefix + sealed_for(workflow_id.removeprefix(self._prefix))
+        return f"{namespace}\x00{workflow}".encode(errors="replace")
 
     def _encrypted(self, payload: Payload) -> Payload:
         if self._own is None:
@@ -96,10 +107,6 @@ class PayloadEncryption(PayloadCodec, WithSerializationContext):
             f"a payload in Temporal is encrypted with key {key_id!r}, and {there}: set WAYSTATION_KEY to the key of "
             "whoever wrote it, or add that to WAYSTATION_PREVIOUS_KEYS"
         )
-
-
-def _name(namespace: str, workflow_id: str) -> bytes:
-    return f"{namespace}\x00{sealed_for(workflow_id)}".encode(errors="replace")
 
 
 def _context(workflow: bytes | None) -> bytes:

@@ -22,7 +22,7 @@ from getpass import getuser
 from pathlib import Path
 from socket import gethostname
 from string import digits
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from urllib.parse import urljoin
 
 import psutil
@@ -37,6 +37,7 @@ from temporalio.envconfig import ClientConfigProfile, ClientConnectConfig
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.service import RetryConfig, RPCError, RPCStatusCode, ServiceClient
 
+from waystation.adapters.temporal.installation import Installation
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.names import (
     COST_ATTRIBUTE,
@@ -44,6 +45,7 @@ from waystation.domain.names import (
     PHASE_ATTRIBUTE,
     SESSION_ATTRIBUTE,
     TOKENS_ATTRIBUTE,
+    prefixed,
 )
 from waystation.domain.value import Value
 from waystation.files import private_folder, write_private
@@ -136,6 +138,8 @@ class Target(NamedTuple):
     ui_url: str | None
     run: RunFile | None = None
     """What runs the server, where that is a `waystation dev`."""
+    prefix: str = ""
+    """Of the task queues, workflows and schedules of this installation there."""
 
     @property
     def has_ended(self) -> bool:
@@ -183,13 +187,32 @@ def named_in_environment() -> bool:
     return bool(os.environ.get("TEMPORAL_ADDRESS") or os.environ.get("TEMPORAL_PROFILE"))
 
 
-def find_target(run_file: Path, ui_url: str | None = None) -> Target:
-    """Where to connect to. `ui_url` is the UI's address where a person has set one."""
-    run = None if named_in_environment() else read_run_file(run_file)
+class ServerSettings(Protocol):
+    """What settings say of the server."""
+
+    @property
+    def run_file(self) -> Path:
+        """Where a `waystation dev` of this machine says where it listens."""
+        ...
+
+    @property
+    def temporal_ui(self) -> str | None:
+        """Address of the UI, where a person has set one."""
+        ...
+
+    @property
+    def prefix(self) -> str:
+        """Of this installation's names there."""
+        ...
+
+
+def find_target(settings: ServerSettings) -> Target:
+    """Where to connect to."""
+    run = None if named_in_environment() else read_run_file(settings.run_file)
     if run is not None and run.alive:
         profile = ClientConfigProfile(address=run.address, namespace=run.namespace)
-        return Target(profile=profile, ui_url=ui_url or run.ui_url, run=run)
-    return Target(profile=_named_profile(), ui_url=ui_url)
+        return Target(profile=profile, ui_url=settings.temporal_ui or run.ui_url, run=run, prefix=settings.prefix)
+    return Target(profile=_named_profile(), ui_url=settings.temporal_ui, prefix=settings.prefix)
 
 
 def _named_profile() -> ClientConfigProfile:
@@ -243,7 +266,13 @@ async def connect(
     if not target.address:
         raise Unreachable(f"no Temporal server runs here, and none is named: {NEXT_STEP}")
     try:
-        client = await Client.connect(**_options(target), data_converter=converter, runtime=runtime, identity=identity)
+        client = await Client.connect(
+            **_options(target),
+            data_converter=converter,
+            runtime=runtime,
+            identity=identity,
+            plugins=[Installation(target.prefix)],
+        )
     except RuntimeError as error:
         # The bridge raises a bare RuntimeError whatever the cause: refused, unknown host, bad certificate.
         if any(words in str(error) for words in REFUSED_IN_WORDS):
@@ -317,7 +346,8 @@ def workflow_link(target: Target, workflow_id: str) -> str | None:
     """The page of a workflow in the Temporal UI; None where no UI is known."""
     if target.ui_url is None:
         return None
-    return f"{target.ui_url.rstrip('/')}/namespaces/{target.namespace}/workflows/{workflow_id}"
+    on_server = prefixed(target.prefix, workflow_id)
+    return f"{target.ui_url.rstrip('/')}/namespaces/{target.namespace}/workflows/{on_server}"
 
 
 TYPES: Mapping[str, IndexedValueType.ValueType] = {

@@ -31,6 +31,7 @@ from temporalio.exceptions import TimeoutError as ActivityTimeout
 from temporalio.service import RPCError, RPCStatusCode
 
 from waystation.adapters.temporal.connect import RPC_TIMEOUT, newest_run
+from waystation.adapters.temporal.installation import id_on_server
 from waystation.domain.errors import BadInput, MemoryUnavailable, Unreachable
 from waystation.domain.memory import Located, MemoryQuery, Passage, Recalled
 from waystation.domain.names import (
@@ -98,16 +99,16 @@ async def delete_histories(client: Client, task_ids: Iterable[str]) -> int:
 
 async def _delete_all_of(client: Client, task_id: str) -> int:
     """The list of executions lags behind the server: the newest ones of the ids that are known are asked for."""
-    listed = {(found.id, found.run_id) async for found in client.list_workflows(_executions_of(task_id))}
+    listed = {(found.id, found.run_id) async for found in client.list_workflows(_executions_of(client, task_id))}
     newest = {(name, await _newest_run(client, name)) for name in (task_id, remembering_id(task_id))}
     found = {(workflow_id, run_id) for workflow_id, run_id in listed | newest if run_id is not None}
     return sum([await delete_history(client, *execution) for execution in sorted(found)])
 
 
-def _executions_of(task_id: str) -> str:
+def _executions_of(client: Client, task_id: str) -> str:
     """The task's own, its subagents' (their ids begin with the task's), its notices', and its documents'."""
     beginnings = (task_id, notices_id(task_id), remembering_id(task_id))
-    return " OR ".join(f'WorkflowId STARTS_WITH "{beginning}"' for beginning in beginnings)
+    return " OR ".join(f'WorkflowId STARTS_WITH "{id_on_server(client, one)}"' for one in beginnings)
 
 
 async def _newest_run(client: Client, workflow_id: str) -> str | None:
@@ -118,7 +119,7 @@ async def _newest_run(client: Client, workflow_id: str) -> str | None:
 
 async def delete_history(client: Client, workflow_id: str, run_id: str = "") -> bool:
     """Delete one execution, by default the newest of the id. False: the server did not have it."""
-    execution = WorkflowExecution(workflow_id=workflow_id, run_id=run_id)
+    execution = WorkflowExecution(workflow_id=id_on_server(client, workflow_id), run_id=run_id)
     request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
     try:
         await client.workflow_service.delete_workflow_execution(request, timeout=RPC_TIMEOUT)

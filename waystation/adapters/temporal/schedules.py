@@ -29,8 +29,9 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from waystation.adapters.temporal.connect import RPC_TIMEOUT, Target, connect_as_person, newest_run
+from waystation.adapters.temporal.installation import installation_of
 from waystation.domain.errors import BadInput, Unreachable
-from waystation.domain.names import SCHEDULED_RUN_WORKFLOW, WORKFLOWS_QUEUE
+from waystation.domain.names import SCHEDULED_RUN_WORKFLOW, WORKFLOWS_QUEUE, prefixed
 from waystation.domain.schedules import Overlap, ScheduledOutcome, ScheduledStart, SeenSchedule, Timing
 
 OVERLAPS: Mapping[Overlap, ScheduleOverlapPolicy] = {
@@ -112,7 +113,7 @@ class TemporalSchedules:
     async def look(self, schedule_id: str) -> SeenSchedule:
         """The schedule as it is now. Raises BadInput where there is none."""
         async with self._answering(schedule_id):
-            return await self._seen(await self._handle(schedule_id).describe(rpc_timeout=RPC_TIMEOUT))
+            return await self._seen(schedule_id, await self._handle(schedule_id).describe(rpc_timeout=RPC_TIMEOUT))
 
     async def find(self, schedule_id: str) -> SeenSchedule | None:
         """The same; None where there is none."""
@@ -124,18 +125,20 @@ class TemporalSchedules:
         """Ids that begin so. A list lags a moment behind the server."""
         async with self._answering():
             listed = await self._client.list_schedules(rpc_timeout=RPC_TIMEOUT)
-            return tuple(sorted([one.id async for one in listed if one.id.startswith(beginning)]))
+            prefix = installation_of(self._client)
+            begins = prefixed(prefix, beginning)
+            return tuple(sorted([one.id.removeprefix(prefix) async for one in listed if one.id.startswith(begins)]))
 
     def _handle(self, schedule_id: str) -> ScheduleHandle:
         return self._client.get_schedule_handle(schedule_id)
 
-    async def _seen(self, described: ScheduleDescription) -> SeenSchedule:
+    async def _seen(self, schedule_id: str, described: ScheduleDescription) -> SeenSchedule:
         action, info = described.schedule.action, described.info
         assert isinstance(action, ScheduleActionStartWorkflow)
         (start,) = await described.data_converter.decode(list(action.args), [ScheduledStart])
         last = info.recent_actions[-1] if info.recent_actions else None
         return SeenSchedule(
-            schedule_id=described.id,
+            schedule_id=schedule_id,
             order=start.order,
             paused=described.schedule.state.paused,
             note=described.schedule.state.note or "",

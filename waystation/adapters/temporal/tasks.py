@@ -49,6 +49,7 @@ from waystation.adapters.temporal.connect import (
     without_retries,
     workflow_link,
 )
+from waystation.adapters.temporal.installation import id_on_server, installation_of
 from waystation.domain import names
 from waystation.domain.amount import Limit
 from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, SentAnswer, SentFields
@@ -145,7 +146,7 @@ async def _newest_first(client: Client, task_id: str) -> AsyncGenerator[HistoryE
         page = await client.workflow_service.get_workflow_execution_history_reverse(
             GetWorkflowExecutionHistoryReverseRequest(
                 namespace=client.namespace,
-                execution=WorkflowExecution(workflow_id=task_id, run_id=run_id),
+                execution=WorkflowExecution(workflow_id=id_on_server(client, task_id), run_id=run_id),
                 maximum_page_size=PAGE_EVENTS,
                 next_page_token=token,
             ),
@@ -317,9 +318,8 @@ class TemporalTasks:
             if queue == names.WORKFLOWS_QUEUE
             else TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
         )
-        request = DescribeTaskQueueRequest(
-            namespace=self._client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
-        )
+        on_server = TaskQueue(name=id_on_server(self._client, queue))
+        request = DescribeTaskQueueRequest(namespace=self._client.namespace, task_queue=on_server, task_queue_type=kind)
         async with self._answering():
             queue_now = await self._client.workflow_service.describe_task_queue(request, timeout=RPC_TIMEOUT)
         return bool(queue_now.pollers)
@@ -539,7 +539,8 @@ class TemporalTasks:
 
     async def _ids(self, query: str) -> tuple[str, ...]:
         async with self._answering():
-            return tuple([found.id async for found in self._client.list_workflows(query)])
+            prefix = installation_of(self._client)
+            return tuple([found.id.removeprefix(prefix) async for found in self._client.list_workflows(query)])
 
     def _handle(self, task_id: str) -> WorkflowHandle[object, TaskProgress]:
         return self._client.get_workflow_handle(task_id, result_type=TaskProgress)
