@@ -13,7 +13,7 @@ MACOS := 14.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-part test-all check lint wheel compose-check map trips lookalikes test-servers chaos mutations pump load bench-pages bench-budgets bench-context bench-privacy bench-memory bench-cache bench-live try-local platforms pythons format lock clean
+.PHONY: help setup demo test test-part test-all check lint wheel compose-check map trips lookalikes test-servers chaos mutations pump load bench-pages bench-budgets bench-context bench-privacy bench-memory bench-cache bench-live bench-startup try-local platforms pythons format lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -81,6 +81,9 @@ bench-pages: $(STAMP) ## Measure pages of a long task, and 500 listeners beside 
 
 bench-cache: $(STAMP) ## Measure what of an agent's input is read from the prompt cache, and what breaks it
 	$(BIN)/python -m benchmarks.cache
+
+bench-startup: $(STAMP) ## Measure `up`, `list` and idle memory, beside another checkout: `make bench-startup BEFORE=/path`
+	$(BIN)/python -m benchmarks.startup $(if $(BEFORE),--checkout $(BEFORE))
 
 bench-live: $(STAMP) ## Record a task over 25 documents on a scripted Claude, with other checkouts before it: `make bench-live BEFORE=/path`
 	$(BIN)/python -m benchmarks.live $(if $(BEFORE),--checkout $(BEFORE))

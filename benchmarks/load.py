@@ -8,17 +8,20 @@ refuses everything for a while.
 
 import asyncio
 import os
+import re
 import statistics
 import subprocess
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import psutil
 from temporalio.client import Client as TemporalClient
@@ -59,9 +62,9 @@ BUDGET, WINDOW = Limit(tokens=400_000), 6_000
 LOOK = 0.5
 THE_REST = "the model, and who hands in"
 
-Place = tuple[str, int]
-"""A queue, and which of its processes."""
-Process = subprocess.Popen[bytes]
+HEARTBEATS = re.compile(
+    r'^temporal_request(?:_total)?{[^}]*operation="RecordActivityTaskHeartbeat"[^}]*} (\S+)$', re.MULTILINE
+)
 
 
 @dataclass
@@ -73,14 +76,17 @@ class Fleet:
     running: dict[tuple[str, int], subprocess.Popen[bytes]] = field(
         default_factory=dict[tuple[str, int], subprocess.Popen[bytes]]
     )
+    metrics: dict[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])
+    """Where each serves its metrics."""
     kills: int = 0
     most_megabytes: dict[str, float] = field(default_factory=dict[str, float])
     """By queue, the largest process that was seen."""
 
     def start(self, queue: str, number: int) -> Callable[[], bool]:
         """Begin it; whether it is ready is to be asked."""
-        health = f"127.0.0.1:{free_port()}"
-        shell = self.shell.with_settings(WAYSTATION_HEALTH_ADDRESS=health)
+        health, metrics = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+        self.metrics[queue, number] = metrics
+        shell = self.shell.with_settings(WAYSTATION_HEALTH_ADDRESS=health, WAYSTATION_METRICS_ADDRESS=metrics)
         self.running[queue, number] = shell.start("worker", "--queues", queue, log=self.folder / f"{queue}.log")
         return lambda: ready(health)
 
@@ -100,6 +106,15 @@ class Fleet:
             except psutil.NoSuchProcess:
                 continue
             self.most_megabytes[queue] = max(size, self.most_megabytes.get(queue, 0.0))
+
+    def heartbeats(self) -> int:
+        """That have reached the server from the processes that run now."""
+        found = 0
+        for address in self.metrics.values():
+            with suppress(URLError):  # it was killed a moment ago
+                page = urlopen(f"http://{address}/metrics").read().decode()
+                found += sum(int(float(count)) for count in HEARTBEATS.findall(page))
+        return found
 
     def processor(self) -> Mapping[str, float]:
         """Seconds that each part has worked until now, its children with it: workers by queue, all else by program."""
@@ -142,6 +157,8 @@ class Round(NamedTuple):
     """Most that the database had at once."""
     processor: Mapping[str, float]
     """Seconds that each part worked, by its name; of those that were killed, what they did before is not in it."""
+    heartbeats: int
+    """That reached the server; as above."""
     database_bytes: int
     """That it grew by."""
 
@@ -171,6 +188,7 @@ async def work(shell: Shell, name: str, trouble: "Trouble") -> Round:
                 return phase, seen.history_size_bytes, seen.history_length
 
         began, worked, size = time.perf_counter(), trouble.fleet.processor(), database_bytes(trouble.postgres)
+        heard = trouble.fleet.heartbeats()
         working = asyncio.gather(*(one(number) for number in range(TASKS)))
         while not working.done():
             most = max(most, await asyncio.to_thread(connections, trouble.postgres))
@@ -179,12 +197,13 @@ async def work(shell: Shell, name: str, trouble: "Trouble") -> Round:
         phases, sizes, events = zip(*(await working), strict=True)
         took = time.perf_counter() - began
         worked = {name: after - worked.get(name, 0.0) for name, after in trouble.fleet.processor().items()}
+        heard = trouble.fleet.heartbeats() - heard
     if disturbing is not None:
         disturbing.cancel()
         await asyncio.gather(disturbing, return_exceptions=True)
     turns = len(await asyncio.to_thread(shell.paid_turns)) - before
     grown = database_bytes(trouble.postgres) - size
-    return Round(name, took, turns, phases, sizes, events, most, worked, grown)
+    return Round(name, took, turns, phases, sizes, events, most, worked, heard, grown)
 
 
 async def handed_in(client: Client, asked: TaskRequest) -> Submitted:
@@ -213,7 +232,7 @@ class Trouble:
             back = await asyncio.to_thread(self.fleet.kill, *kinds[self.turn % len(kinds)])
             self.turn += 1
             if self.turn == 2:
-                cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+                cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name <> 'psql'"
                 await asyncio.to_thread(self.postgres.run, cut)
             if self.turn == 3:
                 self.qdrant.fail_next(REFUSED_REQUESTS, 503)
@@ -288,6 +307,10 @@ def _show(rounds: Sequence[Round], workers: Fleet, answered: int) -> None:
         if seconds >= LOOK
     ]
     show("Processor time undisturbed", ("part", "in all", "a turn", "processors"), costs)
+    print(
+        f"\n{first.heartbeats:,} heartbeats reached the server undisturbed, "
+        f"{first.heartbeats / TASKS / first.seconds * 60:.1f} a task and minute."
+    )
     print(f"\nThe databases grew by {first.database_bytes / TASKS / 1_000:,.0f} kB a task.")
     sizes = ", ".join(f"{queue} {size:.0f} MB" for queue, size in sorted(workers.most_megabytes.items()))
     committed = sum(one.turns for one in rounds)

@@ -9,8 +9,6 @@ from functools import partial
 
 import httpx2
 
-from waystation.adapters.anthropic.model import AnthropicModel, anthropic_model
-from waystation.adapters.anthropic.platforms import platform_client
 from waystation.adapters.offline.transport import offline_transport
 from waystation.adapters.openai.model import openai_model
 from waystation.connections import Patience, named_error
@@ -26,6 +24,7 @@ from waystation.domain.errors import (
     SpendingLimitReached,
 )
 from waystation.domain.models import OFFLINE_MODEL, at_endpoint, located
+from waystation.imports import loading
 from waystation.ports import ChatModel, ModelReply, ModelRequest
 from waystation.settings import Settings
 
@@ -38,32 +37,36 @@ SHORT_WAIT = 10.0
 
 
 class FirstUsed:
-    """A model whose client is made when it is first asked: what nobody asks may lack its key or its packages."""
+    """A model whose client is made when it is first asked, in a thread, since that may load the vendor's SDK. What
+    nobody asks may lack its key or its packages.
+    """
 
     def __init__(self, make: Callable[[], ChatModel]) -> None:
         self._make = make
         self._made: ChatModel | None = None
+        self._making = asyncio.Lock()
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """See `ChatModel`. Raises ModelRejected where there is no client to be made."""
-        return await self._model().complete(request)
+        return await (await self._model()).complete(request)
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
         """See `ChatModel`."""
-        return await self._model().count_tokens(request)
+        return await (await self._model()).count_tokens(request)
 
     async def aclose(self) -> None:
         """Close what was made."""
         if self._made is not None:
             await self._made.aclose()
 
-    def _model(self) -> ChatModel:
-        if self._made is None:
-            try:
-                self._made = self._make()
-            except BadInput as error:
-                raise ModelRejected(str(error)) from None
-        return self._made
+    async def _model(self) -> ChatModel:
+        async with self._making:
+            if self._made is None:
+                try:
+                    self._made = await asyncio.to_thread(self._make)
+                except BadInput as error:
+                    raise ModelRejected(str(error)) from None
+            return self._made
 
 
 class ModelSwitch:
@@ -192,18 +195,24 @@ def _passed_on(error: ModelError, *, asked: bool) -> bool:
 
 
 def model_switch(settings: Settings) -> ModelSwitch:
-    """The models that these settings reach. The offline one is behind the same adapter as the provider's.
+    """The models that these settings reach.
 
     Raises BadInput for a named endpoint that these settings use, and that lacks what it needs.
     """
-    in_process = httpx2.AsyncClient(transport=offline_transport())
-    offline = anthropic_model("offline", "http://offline.invalid", in_process)
     used = settings.used_endpoints
     makers = {name: partial(_named_model, settings, name) for name in settings.named_endpoints}
     named = {name: make() if name in used else FirstUsed(make) for name, make in makers.items()}
     keys = {"": PROVIDER_KEY, **{name: one.key_variable for name, one in settings.named_endpoints.items()}}
     provider = None if settings.anthropic_api_key is None else _provider(settings, settings.places.at(""))
-    return ModelSwitch(offline, provider, named, settings.places, keys)
+    return ModelSwitch(FirstUsed(offline_model), provider, named, settings.places, keys)
+
+
+def offline_model() -> ChatModel:
+    """The built-in model, behind the same adapter as the provider's."""
+    with loading():
+        from waystation.adapters.anthropic.model import anthropic_model  # noqa: PLC0415  it loads the SDK
+
+    return anthropic_model("offline", "http://offline.invalid", httpx2.AsyncClient(transport=offline_transport()))
 
 
 def _named_model(settings: Settings, name: str) -> ChatModel:
@@ -230,6 +239,10 @@ def endpoint_model(
         raise BadInput(endpoint.keyless)
     if endpoint.kind == "openai":
         return openai_model(key, endpoint.url, http_client, patience, row)
+    with loading():
+        from waystation.adapters.anthropic.model import AnthropicModel  # noqa: PLC0415  as above
+        from waystation.adapters.anthropic.platforms import platform_client  # noqa: PLC0415
+
     connected = platform_client(endpoint, key, http_client, patience)
     return AnthropicModel(connected.client, patience, row, connected.no_credentials)
 
@@ -237,6 +250,9 @@ def endpoint_model(
 def _provider(settings: Settings, endpoint: ModelEndpoint) -> ChatModel:
     if settings.anthropic_api_key is None:
         raise BadInput("set ANTHROPIC_API_KEY")
+    with loading():
+        from waystation.adapters.anthropic.model import anthropic_model  # noqa: PLC0415  as above
+
     key = settings.anthropic_api_key.get_secret_value()
     return anthropic_model(key, settings.anthropic_base_url, patience=patience_of(settings), endpoint=endpoint)
 

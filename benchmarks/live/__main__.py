@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.budgets.tables import machine, show
+from benchmarks.checkout import Checkout
 from benchmarks.live.documents import TOKENS, make_documents
 from benchmarks.live.figures import figures_of, rows_of
-from benchmarks.live.run import Checkout, measure
+from benchmarks.live.run import measure
 
 BUDGET = 600_000
 

@@ -1,7 +1,6 @@
 """A task by the commands of a checkout: its own code in processes of its own, on a home folder of its own."""
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -14,15 +13,13 @@ from typing import NamedTuple, cast
 
 from pydantic import JsonValue
 
+from benchmarks.checkout import Checkout
 from benchmarks.live.documents import Document
 from benchmarks.live.model import Model
 from benchmarks.live.provider import Provider, Recorded
 from tests.end_to_end.messages_server import serving
 
-ROOT = Path(__file__).parents[2]
 QUESTION = "What limits the harbours of the coast, by which figures, and where do the reports contradict each other?"
-SETTINGS = ("WAYSTATION_", "TEMPORAL_", "ANTHROPIC_", "QDRANT_", "DATABASE_URL", "OTEL_")
-"""Nobody's settings but the run's own: it must reach neither a person's provider nor their store."""
 _OVER = {"done", "partial", "cancelled", "failed"}
 _QUIET = 4.0
 """Seconds without a request after which the task is looked at: a command for that costs processor time itself."""
@@ -50,25 +47,9 @@ class Measured(NamedTuple):
     seconds: float
 
 
-@dataclass(frozen=True)
-class Checkout:
-    """A checkout of the project, and how its commands are called."""
-
-    name: str
-    root: Path = ROOT
-
-    def environment(self, home: Path, url: str) -> dict[str, str]:
-        """Of every command: defaults, but for where everything is."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)}
-        ours = {"ANTHROPIC_API_KEY": "a-key-for-nobody", "ANTHROPIC_BASE_URL": url}
-        places = {"WAYSTATION_HOME": str(home), "PYTHONPATH": str(self.root)}  # also for the processes that it starts
-        return {**kept, **ours, **places, "WAYSTATION_PAGES": "false"}
-
-    @property
-    def command(self) -> tuple[str, ...]:
-        """From its root, this is the code that lies there, whatever is installed."""
-        own = self.root / ".venv" / "bin" / "python"
-        return (str(own) if own.exists() else sys.executable, "-m", "waystation.cli.main")
+def settings_of(url: str) -> dict[str, str]:
+    """Of every command of a run: the provider, and no pages."""
+    return {"ANTHROPIC_API_KEY": "a-key-for-nobody", "ANTHROPIC_BASE_URL": url, "WAYSTATION_PAGES": "false"}
 
 
 @dataclass(frozen=True)
@@ -81,7 +62,7 @@ class _Platform:
         """A command. Raises CalledProcessError where it fails, and prints what it said."""
         done = subprocess.run(
             [*self.checkout.command, *arguments], cwd=self.checkout.root, text=True, capture_output=True, check=False,
-            env=self.checkout.environment(self.home, self.url), timeout=_COMMAND_SECONDS,
+            env=self.checkout.environment(self.home, settings_of(self.url)), timeout=_COMMAND_SECONDS,
         )  # fmt: skip
         if done.returncode not in {0, 3}:  # 3: there is no server yet, or the task did not end well
             print(done.stdout, done.stderr, file=sys.stderr)
@@ -129,7 +110,7 @@ def _platform(checkout: Checkout, home: Path, url: str) -> Generator[_Platform]:
     platform, log = _Platform(checkout, home, url), home.with_name("dev.log")
     with log.open("wb") as said:
         dev = subprocess.Popen(
-            [*checkout.command, "dev"], cwd=checkout.root, env=checkout.environment(home, url),
+            [*checkout.command, "dev"], cwd=checkout.root, env=checkout.environment(home, settings_of(url)),
             stdin=subprocess.DEVNULL, stdout=said, stderr=said,
         )  # fmt: skip
     try:

@@ -4,9 +4,10 @@ from datetime import date
 
 import pytest
 
+from benchmarks.checkout import Checkout
 from benchmarks.live.documents import make_documents
 from benchmarks.live.figures import figures_of, rows_of
-from benchmarks.live.run import Checkout, measure
+from benchmarks.live.run import measure
 
 
 @pytest.mark.timeout(600)
