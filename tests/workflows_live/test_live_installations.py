@@ -8,10 +8,11 @@ from typing import NamedTuple
 import pytest
 from pydantic import SecretStr
 from temporalio.client import Client as TemporalClient
+from temporalio.worker import Replayer
 
 from tests.crew import Crew, tight
 from tests.running import KEY, SESSION, TENANT, Counter, Watched, opened_parts, request, until, working
-from waystation.adapters.temporal.connect import Target
+from waystation.adapters.temporal.connect import DEFAULT_NAMESPACE, Target
 from waystation.adapters.temporal.installation import Installation
 from waystation.client import Client
 from waystation.client.removal import forget
@@ -20,6 +21,8 @@ from waystation.domain.task import TaskPhase, TaskRequest, task_id_of
 from waystation.settings import Settings
 from waystation.stores import data_converter
 from waystation.testing import PlainRedactor
+from workers.sandbox import sandboxed
+from workflows.task import TaskWorkflow
 
 TASK_ID = task_id_of(request())
 PREFIXES = ("", "acme.", "acme-2.")
@@ -64,6 +67,17 @@ async def at_work_as(target: Target, home: Path, installation: str) -> AsyncGene
         yield Platform(settings, Counter(server, parts.store), client)
 
 
+def replayer(settings: Settings) -> Replayer:
+    """Raises where a workflow of this installation would now do other things than its history tells."""
+    return Replayer(
+        workflows=[TaskWorkflow],
+        workflow_runner=sandboxed(),
+        namespace=DEFAULT_NAMESPACE,
+        data_converter=data_converter(settings),
+        plugins=[Installation(settings.prefix)],
+    )
+
+
 async def ids_on(target: Target) -> set[str]:
     """Of all workflows on the server, whichever installation they belong to."""
     anyone = await TemporalClient.connect(target.address)
@@ -89,6 +103,7 @@ async def test_the_same_request_is_a_task_of_each_installation(
         await acme.client.approve(TASK_ID, request_id=asked.approval.request_id)
     assert (await acme.counter.task().result()).phase is TaskPhase.DONE
     assert [len(await platform.client.approvals()) for platform in platforms] == [2, 0, 2]
+    await replayer(acme.settings).replay_workflow(await acme.counter.task().fetch_history())
 
     await unnamed.client.cancel(TASK_ID)
 

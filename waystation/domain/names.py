@@ -17,7 +17,8 @@ def prefixed(prefix: str, name: str) -> str:
 
 def prefix_of(queue: str) -> str:
     """The prefix of the installation whose task queue has this name on the server; empty where it has none."""
-    return queue.partition(QUEUES_BEGIN)[0]
+    prefix, begin, _ = queue.partition(QUEUES_BEGIN)
+    return prefix if begin else ""
 
 
 SESSION_WORKFLOW = "Session"

@@ -5,7 +5,7 @@ and workers take it over from their client. What comes back from the server has 
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from temporalio import workflow
 from temporalio.client import (
@@ -56,7 +56,7 @@ from temporalio.worker import (
 from temporalio.worker import StartActivityInput as WorkflowStartsActivityInput
 
 from waystation.adapters.temporal.codec import PayloadEncryption
-from waystation.domain.names import WORKFLOWS_QUEUE, prefix_of, prefixed
+from waystation.domain.names import WORKFLOWS_QUEUE, prefixed
 
 
 class Installation(SimplePlugin):
@@ -70,7 +70,7 @@ class Installation(SimplePlugin):
         super().__init__(  # pyright: ignore[reportUnknownMemberType]: a bare generic
             "waystation.installation",
             data_converter=self._sealing_for_prefixed_ids,
-            interceptors=[_ClientPrefix(prefix), _WorkflowPrefix()],
+            interceptors=[_ClientPrefix(prefix), _WorkflowPrefix(prefix)],
         )
         self.prefix = prefix
 
@@ -208,34 +208,41 @@ class _ClientCalls(OutboundInterceptor):
 
 
 class _WorkflowPrefix(WorkerInterceptor):
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
     def workflow_interceptor_class(
         self,
         input: WorkflowInterceptorClassInput,  # noqa: ARG002  the base class names it
     ) -> type[WorkflowInboundInterceptor] | None:
-        return _Inbound
+        class OfInstallation(_Inbound):
+            prefix = self._prefix
+
+        return OfInstallation
 
 
 class _Inbound(WorkflowInboundInterceptor):
+    prefix: ClassVar[str]
+    """The SDK makes instances from the class alone."""
+
     def init(self, outbound: WorkflowOutboundInterceptor) -> None:
-        super().init(_WorkflowCalls(outbound))
+        super().init(_WorkflowCalls(outbound, self.prefix))
 
 
 class _WorkflowCalls(WorkflowOutboundInterceptor):
-    """The prefix is that of the queue from which the workflow was taken: a history tells all that replay needs."""
+    def __init__(self, next: WorkflowOutboundInterceptor, prefix: str) -> None:
+        super().__init__(next)
+        self._prefix = prefix
 
     def start_activity(self, input: WorkflowStartsActivityInput) -> workflow.ActivityHandle[Any]:
         if input.task_queue is not None:
-            input.task_queue = _of_installation(input.task_queue)
+            input.task_queue = prefixed(self._prefix, input.task_queue)
         return super().start_activity(input)
 
     async def start_child_workflow(self, input: StartChildWorkflowInput) -> workflow.ChildWorkflowHandle[Any, Any]:
-        input.id = _of_installation(input.id)
+        input.id = prefixed(self._prefix, input.id)
         return await super().start_child_workflow(input)
 
     async def signal_external_workflow(self, input: SignalExternalWorkflowInput) -> None:
-        input.workflow_id = _of_installation(input.workflow_id)
+        input.workflow_id = prefixed(self._prefix, input.workflow_id)
         await super().signal_external_workflow(input)
-
-
-def _of_installation(name: str) -> str:
-    return prefixed(prefix_of(workflow.info().task_queue), name)
