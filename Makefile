@@ -82,7 +82,7 @@ bench-pages: $(STAMP) ## Measure pages of a long task, and 500 listeners beside 
 bench-cache: $(STAMP) ## Measure what of an agent's input is read from the prompt cache, and what breaks it
 	$(BIN)/python -m benchmarks.cache
 
-bench-startup: $(STAMP) ## Measure `up`, `list` and idle memory, beside another checkout: `make bench-startup BEFORE=/path`
+bench-startup: $(STAMP) ## Measure `up`, `list` and idle memory, and of another checkout: `make bench-startup BEFORE=/path`
 	$(BIN)/python -m benchmarks.startup $(if $(BEFORE),--checkout $(BEFORE))
 
 bench-live: $(STAMP) ## Record a task over 25 documents on a scripted Claude, with other checkouts before it: `make bench-live BEFORE=/path`

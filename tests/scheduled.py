@@ -13,7 +13,6 @@ from temporalio.client import Client as TemporalClient
 from temporalio.client import ScheduleBackfill, ScheduleOverlapPolicy, WorkflowExecutionStatus
 from temporalio.worker import WorkflowRunner
 
-from tests.adapters.offline_team import offline_model
 from tests.crew import SAID, Crew
 from tests.running import TENANT, opened_parts, until, working
 from waystation.adapters.store import SqlStore
@@ -27,6 +26,7 @@ from waystation.settings import Settings
 from waystation.stores import own_cipher
 from waystation.task_view import TaskFilter
 from waystation.testing import PlainRedactor
+from workers.models import offline_model
 from workers.parts import Parts
 
 QUESTION = "How deep is the bar of Nordvik, and who keeps the light?"

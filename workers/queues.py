@@ -33,7 +33,7 @@ from waystation.adapters.store.sql_store import SqlStore
 from waystation.adapters.temporal.codec import encrypts
 from waystation.adapters.temporal.orders import running
 from waystation.domain.errors import BadInput
-from waystation.domain.names import AGENTS_QUEUE, CONTEXT_QUEUE, QUEUES, WORKFLOWS_QUEUE
+from waystation.domain.names import AGENTS_QUEUE, CONTEXT_QUEUE, QUEUES, QUEUES_BEGIN, WORKFLOWS_QUEUE
 from waystation.domain.session import Equipment
 from waystation.settings import Settings
 from workers.outside import FrontDesk, TemporalAndFiles
@@ -90,7 +90,6 @@ def timing_of(settings: Settings) -> WorkerTiming:
 
 NOTICES_HEARD_WITHIN = timedelta(milliseconds=100)
 """So soon the server knows who took a notice, for the attempt after one whose worker was killed."""
-_PREFIX = "waystation-"
 
 
 @dataclass(frozen=True)
@@ -267,7 +266,7 @@ def served_queues(settings: Settings) -> frozenset[str]:
     Raises:
         BadInput: a name that no queue has, or fewer than all with embedded memory.
     """
-    short = {queue.removeprefix(_PREFIX): queue for queue in QUEUES}
+    short = {queue.removeprefix(QUEUES_BEGIN): queue for queue in QUEUES}
     names = [name.strip() for name in settings.queues.split(",") if name.strip()]
     if unknown := [name for name in names if name not in short]:
         raise BadInput(f"there is no queue {', '.join(unknown)}: the queues are {', '.join(short)}")

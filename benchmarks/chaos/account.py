@@ -123,8 +123,8 @@ def _unexplained(account: Account, calls: Sequence[Call]) -> list[str]:
 
 
 def numbered_by_commits(paid: Mapping[Key, datetime], calls: Iterable[Call]) -> list[CallId]:
-    """Whose each call was, by the clock: a call for a turn began after the commit of the turn before and before its
-    own. The model's server only has a request's text, which a compaction between two attempts at a turn may change.
+    """What each call was for, with turns numbered by time: a call for a turn begins after the commit of the turn before
+    and before its own. A request's text does not identify its turn: a compaction may run between two attempts.
     """
     commits = defaultdict[tuple[int, str], list[float]](list)
     for (task, agent, name), at in paid.items():

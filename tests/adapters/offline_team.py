@@ -4,13 +4,10 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
-import httpx2
 from pydantic import JsonValue
 
 from tests.readers import of_task
-from waystation.adapters.anthropic.model import AnthropicModel, anthropic_model
 from waystation.adapters.documents.search import Bm25DocumentSearch
-from waystation.adapters.offline.transport import offline_transport
 from waystation.domain.budget import Usage
 from waystation.domain.documents import Document
 from waystation.domain.models import OFFLINE_MODEL
@@ -18,7 +15,7 @@ from waystation.domain.ownership import OfTask, Reader
 from waystation.domain.plan import Plan, Step
 from waystation.domain.transcript import Message, ToolResult, ToolUse, user_text
 from waystation.domain.work import Analysis, Findings, ReportDraft, Section
-from waystation.ports import ModelRequest, StopReason, ToolSpec
+from waystation.ports import ChatModel, ModelRequest, StopReason, ToolSpec
 
 MOST_TURNS = 60
 TOOLS = {
@@ -153,15 +150,10 @@ class World:
         return wrong
 
 
-def offline_model() -> AnthropicModel:
-    """The real adapter over the transport that answers in process."""
-    return anthropic_model("offline", "http://offline.invalid", httpx2.AsyncClient(transport=offline_transport()))
-
-
 class Team:
     """Runs the steps of a plan, each with a conversation of its own that may be condensed before given turns."""
 
-    def __init__(self, model: AnthropicModel, world: World, condense_before: Sequence[int] = ()) -> None:
+    def __init__(self, model: ChatModel, world: World, condense_before: Sequence[int] = ()) -> None:
         self.model, self.world, self.condense_before = model, world, condense_before
         self.turns: dict[str, int] = {}
         self.status = ""

@@ -2,12 +2,13 @@
 
 import pytest
 
-from tests.adapters.offline_team import offline_model, spec
+from tests.adapters.offline_team import spec
 from waystation.adapters.offline.plan import KEPT, NOTHING_ANSWERS
 from waystation.adapters.offline.report import NOTHING_CLOSE
 from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.transcript import ToolUse, user_text
 from waystation.ports import ModelRequest
+from workers.models import offline_model
 
 
 async def asked(text: str, tool: str) -> ToolUse:

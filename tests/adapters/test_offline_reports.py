@@ -5,11 +5,12 @@ from collections.abc import AsyncIterator
 import pytest
 from inline_snapshot import snapshot
 
-from tests.adapters.offline_team import Team, World, offline_model
-from waystation.adapters.anthropic.model import AnthropicModel
+from tests.adapters.offline_team import Team, World
 from waystation.adapters.offline.plan import NOTHING_ANSWERS
 from waystation.adapters.offline.report import NOTHING_CLOSE
 from waystation.domain.plan import Plan, Step
+from waystation.ports import ChatModel
+from workers.models import offline_model
 
 LEASE = {
     "lease.md": "# Lease\n\nThe rent is 900 euros a month. It is due in May.\n\nPets are not allowed in the house.",
@@ -26,13 +27,13 @@ def written(team: Team) -> str:
 
 
 @pytest.fixture
-async def model() -> AsyncIterator[AnthropicModel]:
+async def model() -> AsyncIterator[ChatModel]:
     made = offline_model()
     yield made
     await made.aclose()
 
 
-async def test_a_report_over_a_short_document_says_everything_once(model: AnthropicModel) -> None:
+async def test_a_report_over_a_short_document_says_everything_once(model: ChatModel) -> None:
     team = Team(model, World(LEASE))
     await team.work("What is the rent, and what is not allowed?")
     assert team.world.misquoted() == []
@@ -50,7 +51,7 @@ In the sections below: 2 quotations from 1 document.
 
 
 async def test_documents_that_say_the_same_are_named_together(
-    model: AnthropicModel,
+    model: ChatModel,
 ) -> None:
     team = Team(model, World(LEASE | ANNEX))
     await team.work("What is the rent, and what is not allowed?")
@@ -74,7 +75,7 @@ In the sections below: 5 quotations from 3 documents.
 """)
 
 
-async def test_a_section_points_at_what_an_earlier_one_quotes(model: AnthropicModel) -> None:
+async def test_a_section_points_at_what_an_earlier_one_quotes(model: ChatModel) -> None:
     team = Team(model, World(LEASE))
     await team.work("Which pets are allowed in the house?")
     assert written(team) == snapshot("""\
@@ -111,7 +112,7 @@ FILINGS = {
         ),
     ],
 )
-async def test_a_name_that_is_a_files_name_says_where_to_look(model: AnthropicModel, question: str, first: str) -> None:
+async def test_a_name_that_is_a_files_name_says_where_to_look(model: ChatModel, question: str, first: str) -> None:
     team = Team(model, World(FILINGS))
     await team.work(question)
     lines = team.world.report.sections[0].markdown.splitlines()
@@ -120,7 +121,7 @@ async def test_a_name_that_is_a_files_name_says_where_to_look(model: AnthropicMo
     assert team.world.misquoted() == []
 
 
-async def test_several_places_of_a_named_document_are_read(model: AnthropicModel) -> None:
+async def test_several_places_of_a_named_document_are_read(model: ChatModel) -> None:
     text = "\n\n".join(
         ["Revenue, revenue and revenue are told of below."]
         + [f"Paragraph {number} tells a long story about the weather." for number in range(60)]
@@ -154,7 +155,7 @@ STATEMENTS = {
         ("What was the COGS of Beta?", '"Cost of revenue 200 30"'),
     ],
 )
-async def test_what_says_how_to_answer_is_not_looked_for(model: AnthropicModel, question: str, first: str) -> None:
+async def test_what_says_how_to_answer_is_not_looked_for(model: ChatModel, question: str, first: str) -> None:
     team = Team(model, World(STATEMENTS))
     plan = await team.work(question)
     assert [step.role for step in plan.steps] == ["research", "analysis", "writing"]
@@ -163,7 +164,7 @@ async def test_what_says_how_to_answer_is_not_looked_for(model: AnthropicModel, 
     assert NOTHING_CLOSE not in team.world.report.summary
 
 
-async def test_a_named_document_is_searched_by_itself(model: AnthropicModel) -> None:
+async def test_a_named_document_is_searched_by_itself(model: ChatModel) -> None:
     paragraph = "The net income of Beta attributable to shareholders is of interest to all who own its shares. " * 9
     others = {f"OTHER{at}_2020.txt": "\n\n".join([paragraph] * 20) for at in range(8)}
     own = "\n\n".join(["It sails round the world."] * 60 + ["Net income 3,033 10,073", "It sails on."])
@@ -173,7 +174,7 @@ async def test_a_named_document_is_searched_by_itself(model: AnthropicModel) -> 
 
 
 @pytest.mark.parametrize("table", ["Consolidated statements (millions)\nRevenue 3,033 73", "Total revenue 3,033 73"])
-async def test_where_a_figure_is_asked_for_tables_are_searched_for(model: AnthropicModel, table: str) -> None:
+async def test_where_a_figure_is_asked_for_tables_are_searched_for(model: ChatModel, table: str) -> None:
     talk = "\n\n".join(f"Revenue of the {at}th kind is revenue, and revenue it stays." for at in range(400))
     texts = {"BETA_2020.txt": f"{talk}\n\n{'It sails on. ' * 80}\n\n{table}", "a.txt": "Sea.", "b.txt": "Sea."}
     team = Team(model, World(texts))
@@ -182,7 +183,7 @@ async def test_where_a_figure_is_asked_for_tables_are_searched_for(model: Anthro
 
 
 async def test_the_row_of_the_whole_comes_before_shares_and_parts_and_a_heading_with_the_year_is_none(
-    model: AnthropicModel,
+    model: ChatModel,
 ) -> None:
     table = "Years ended December 31\nCost of sales 14% 23% 27%\nCost of sales — 52 93\nCost of sales 71,651 88,265 9"
     team = Team(model, World({"BETA.txt": table, "other.txt": "Nothing.", "third.txt": "Nothing."}))
@@ -196,21 +197,19 @@ async def test_the_row_of_the_whole_comes_before_shares_and_parts_and_a_heading_
     ("question", "said"),
     [("What was the net income of Tesla?", True), ("What was the net income of Beta (once Tesla)?", False)],
 )
-async def test_a_name_that_no_quotation_says_is_named_first(
-    model: AnthropicModel, question: str, *, said: bool
-) -> None:
+async def test_a_name_that_no_quotation_says_is_named_first(model: ChatModel, question: str, *, said: bool) -> None:
     team = Team(model, World(STATEMENTS))
     await team.work(question)
     assert team.world.report.summary.startswith("No quotation says Tesla: see whether they are about that.\n") is said
 
 
-async def test_that_somebody_owns_something_answers_no_question_for_somebody(model: AnthropicModel) -> None:
+async def test_that_somebody_owns_something_answers_no_question_for_somebody(model: ChatModel) -> None:
     team = Team(model, World({"rights.md": "An owner is who has the key.\n\nAuthors are named in the list."}))
     await team.work("Who won the regatta?")
     assert team.world.report.summary == NOTHING_ANSWERS
 
 
-async def test_exceptions_are_of_what_was_asked_and_come_after_what_answers(model: AnthropicModel) -> None:
+async def test_exceptions_are_of_what_was_asked_and_come_after_what_answers(model: ChatModel) -> None:
     texts = {
         "lease.md": "Pets are allowed in the house.\n\nHowever, pets are not allowed in the house at night.",
         "law.md": "However, it remains unclear what limits apply to mergers, and exceptions are unknown.",
@@ -225,13 +224,13 @@ async def test_exceptions_are_of_what_was_asked_and_come_after_what_answers(mode
     assert '"However, pets are not allowed in the house at night."' in report
 
 
-async def test_where_nothing_answers_the_question_the_report_says_so(model: AnthropicModel) -> None:
+async def test_where_nothing_answers_the_question_the_report_says_so(model: ChatModel) -> None:
     team = Team(model, World(LEASE))
     await team.work("Who won the regatta?")
     assert team.world.report.summary == NOTHING_ANSWERS
 
 
-async def test_quotations_with_few_of_the_words_are_called_so(model: AnthropicModel) -> None:
+async def test_quotations_with_few_of_the_words_are_called_so(model: ChatModel) -> None:
     team = Team(model, World(LEASE))
     await team.work("Which regatta crews sailed round the old house?")
     assert team.world.report.summary.startswith(NOTHING_CLOSE)
@@ -239,7 +238,7 @@ async def test_quotations_with_few_of_the_words_are_called_so(model: AnthropicMo
     assert NOTHING_CLOSE not in answered.world.report.summary
 
 
-async def test_json_is_quoted_member_by_member(model: AnthropicModel) -> None:
+async def test_json_is_quoted_member_by_member(model: ChatModel) -> None:
     for text in (
         '{\n  "name": "Lease",\n  "rent_per_month": 900,\n  "pets": "No pets."\n}',
         '{"name": "x", "rent_per_month": 900}',
@@ -257,7 +256,7 @@ def package(name: str, licence: str, before: int = 0) -> dict[str, str]:
     return {f"{name}.md": f"Name: {name}\n{filler}\n{licence}\n\nIt is small and does its work."}
 
 
-async def test_what_most_documents_say_is_counted_once_on_top(model: AnthropicModel) -> None:
+async def test_what_most_documents_say_is_counted_once_on_top(model: ChatModel) -> None:
     texts = {key: text for number in range(5) for key, text in package(f"a{number}", "License: MIT").items()}
     texts |= package("b1", "Classifier: License :: OSI Approved :: MIT License") | package("c1", "License: PSF-2.0")
     team = Team(model, World(texts))
@@ -286,7 +285,7 @@ Which licences do these packages carry
 """)
 
 
-async def test_what_a_search_found_behind_the_beginning_is_read(model: AnthropicModel) -> None:
+async def test_what_a_search_found_behind_the_beginning_is_read(model: ChatModel) -> None:
     texts = package("a", "License: MIT") | package("z", "License-Expression: Apache-2.0", before=34)
     team = Team(model, World(texts))
     await team.work("Which licences do these packages carry, and what of their colours?")
@@ -303,7 +302,7 @@ SIX = {
 }
 
 
-async def test_the_sentence_with_the_figure_comes_first_of_six_documents(model: AnthropicModel) -> None:
+async def test_the_sentence_with_the_figure_comes_first_of_six_documents(model: ChatModel) -> None:
     team = Team(model, World(SIX))
     await team.work("How much was the toll of the harbour for a ship?")
     first = team.world.report.sections[0].markdown.splitlines()[0]
@@ -311,7 +310,7 @@ async def test_the_sentence_with_the_figure_comes_first_of_six_documents(model: 
     assert "Subject:" not in written(team)
 
 
-async def test_a_report_that_rests_on_an_analysis_alone_quotes_what_that_weighed(model: AnthropicModel) -> None:
+async def test_a_report_that_rests_on_an_analysis_alone_quotes_what_that_weighed(model: ChatModel) -> None:
     steps = (
         Step(id="research-1", role="research", title="Find", goal="How high is the rent?"),
         Step(id="analysis", role="analysis", title="Weigh", goal="Weigh it.", needs=("research-1",)),
@@ -334,7 +333,7 @@ What was found, and what is missing, stands in the sections below.
 """)
 
 
-async def test_a_document_that_says_the_same_twice_is_named_once(model: AnthropicModel) -> None:
+async def test_a_document_that_says_the_same_twice_is_named_once(model: ChatModel) -> None:
     text = (
         "Net revenues 9,795 10,420\n\nThe weather is told of.\n\nNet revenues 9,795 10,420\n\nNET REVENUES 9,795 10,420"
     )

@@ -4,13 +4,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.adapters.offline_team import MOST_TURNS, Team, World, offline_model
-from waystation.adapters.anthropic.model import AnthropicModel
+from tests.adapters.offline_team import MOST_TURNS, Team, World
 from waystation.adapters.offline.report import writing_turn
 from waystation.adapters.offline.view import Contract, Need, View
 from waystation.domain.layers import MORE_IS_ASKED_FOR
 from waystation.domain.plan import plan_errors, standard_plan
 from waystation.domain.work import Analysis, Findings
+from waystation.ports import ChatModel
+from workers.models import offline_model
 
 QUESTION = "Which licences do these packages carry, what is each of them for, and what needs attention before shipping?"
 LICENCES = ("License-Expression: MIT", "License: Apache-2.0", "License-Expression: LGPL-3.0-or-later")
@@ -54,13 +55,13 @@ def headings(team: Team) -> list[str]:
 
 
 @pytest.fixture
-async def model() -> AsyncIterator[AnthropicModel]:
+async def model() -> AsyncIterator[ChatModel]:
     made = offline_model()
     yield made
     await made.aclose()
 
 
-async def test_a_plan_has_a_research_step_for_each_part_of_the_question(model: AnthropicModel) -> None:
+async def test_a_plan_has_a_research_step_for_each_part_of_the_question(model: ChatModel) -> None:
     plan = await Team(model, World(packages(3))).plan(QUESTION)
     assert plan_errors(plan) == ()
     assert [step.goal for step in plan.steps[:3]] == [
@@ -74,7 +75,7 @@ async def test_a_plan_has_a_research_step_for_each_part_of_the_question(model: A
 @pytest.mark.parametrize(
     "question", ["Is it fast?", "Compare the two", "?", "Wie schnell ist es", "这些软件包的许可证是什么？"]
 )
-async def test_a_question_of_one_part_gets_two_research_steps(model: AnthropicModel, question: str) -> None:
+async def test_a_question_of_one_part_gets_two_research_steps(model: ChatModel, question: str) -> None:
     plan = await Team(model, World(packages(3))).plan(question)
     assert plan_errors(plan) == ()
     assert [step.title for step in plan.steps[:2]] == ["Direct evidence", "Exceptions, limits and gaps"]
@@ -84,12 +85,12 @@ async def test_a_question_of_one_part_gets_two_research_steps(model: AnthropicMo
     "question",
     ["How high is the rent?", "What was eBay's revenue in 2022?", "When is it due?", "Wie hoch ist die Miete?"],
 )
-async def test_of_a_figure_no_exceptions_are_looked_for(model: AnthropicModel, question: str) -> None:
+async def test_of_a_figure_no_exceptions_are_looked_for(model: ChatModel, question: str) -> None:
     plan = await Team(model, World(packages(3))).plan(question)
     assert [step.title for step in plan.steps] == ["Direct evidence", "Weigh the findings", "Write the report"]
 
 
-async def test_a_report_quotes_what_was_asked_for_word_for_word(model: AnthropicModel) -> None:
+async def test_a_report_quotes_what_was_asked_for_word_for_word(model: ChatModel) -> None:
     team = Team(model, World(packages(12)))
     plan = await team.work(QUESTION)
     report = team.world.report
@@ -107,7 +108,7 @@ async def test_a_report_quotes_what_was_asked_for_word_for_word(model: Anthropic
     assert max(team.turns.values()) <= 20
 
 
-async def test_what_is_not_covered_is_said(model: AnthropicModel) -> None:
+async def test_what_is_not_covered_is_said(model: ChatModel) -> None:
     team = Team(model, World(packages(45)))
     await team.work("Which licences are there, and what needs attention before shipping?")
     assert 30 <= len(cited(team, "research-1")) < 45
@@ -117,7 +118,7 @@ async def test_what_is_not_covered_is_said(model: AnthropicModel) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_work_goes_on_after_compactions_at_any_turns(model: AnthropicModel, seed: int) -> None:
+async def test_work_goes_on_after_compactions_at_any_turns(model: ChatModel, seed: int) -> None:
     chance = random.Random(seed)
     team = Team(model, World(packages(14)), condense_before=chance.sample(range(2, 25), 3))
     team.keep = chance.choice([0, 2, 4])
@@ -128,7 +129,7 @@ async def test_work_goes_on_after_compactions_at_any_turns(model: AnthropicModel
     assert len(team.world.notes["research-1"]) == len(set(team.world.notes["research-1"]))
 
 
-async def test_a_window_too_small_for_any_progress_still_ends(model: AnthropicModel) -> None:
+async def test_a_window_too_small_for_any_progress_still_ends(model: ChatModel) -> None:
     team = Team(model, World(packages(14)), condense_before=range(1, MOST_TURNS))
     team.keep = 0
     await team.work(QUESTION)
@@ -143,14 +144,14 @@ def test_sections_that_a_summary_lists_in_one_line_are_not_written_again() -> No
     assert [call.name for call in reply.calls] == ["submit_report"]
 
 
-async def test_where_more_is_asked_for_a_small_rest_is_no_reason_to_hand_in(model: AnthropicModel) -> None:
+async def test_where_more_is_asked_for_a_small_rest_is_no_reason_to_hand_in(model: ChatModel) -> None:
     team = Team(model, World(packages(5)))
     team.status = f"<status>budget left 3,900 tokens ({MORE_IS_ASKED_FOR})\n<plan>research-1 (you)</plan></status>"
     await team.work(QUESTION)
     assert team.turns["research-1"] > 2
 
 
-async def test_with_hardly_any_budget_left_everyone_hands_in_at_once(model: AnthropicModel) -> None:
+async def test_with_hardly_any_budget_left_everyone_hands_in_at_once(model: ChatModel) -> None:
     team = Team(model, World(packages(5)))
     team.status = "<status>budget left 3,900 tokens; notes 0</status>"
     await team.work(QUESTION)
@@ -161,7 +162,7 @@ async def test_with_hardly_any_budget_left_everyone_hands_in_at_once(model: Anth
     )
 
 
-async def test_where_nothing_matches_the_report_says_so(model: AnthropicModel) -> None:
+async def test_where_nothing_matches_the_report_says_so(model: ChatModel) -> None:
     team = Team(model, World({"weather.md": "It rains.\n\nIt pours."}))
     await team.work("Which submarines were sold?")
     done = team.world.handed_in["research-1"]
@@ -171,7 +172,7 @@ async def test_where_nothing_matches_the_report_says_so(model: AnthropicModel) -
     assert "Nothing in the documents matched" in team.world.report.sections[0].markdown
 
 
-async def test_what_every_document_says_is_handed_in_after_what_few_say(model: AnthropicModel) -> None:
+async def test_what_every_document_says_is_handed_in_after_what_few_say(model: ChatModel) -> None:
     everywhere = {f"a{number}.md": f"The harbour was opened in year {number}." for number in range(6)}
     team = Team(model, World(everywhere | {"z.md": "The toll was raised in year 7."}))
     await team.work("How are the harbour and its toll?")
@@ -180,14 +181,14 @@ async def test_what_every_document_says_is_handed_in_after_what_few_say(model: A
     assert done.findings[0].claim == 'z: "The toll was raised in year 7."'
 
 
-async def test_documents_that_cannot_be_read_are_passed_over(model: AnthropicModel) -> None:
+async def test_documents_that_cannot_be_read_are_passed_over(model: ChatModel) -> None:
     locked = {f"locked{number}.md": metadata(number) for number in range(4)}
     team = Team(model, World(packages(6) | locked))
     await team.work(QUESTION)
     assert cited(team, "research-1") == set(packages(6))
 
 
-async def test_the_standard_plan_leads_to_a_report_too(model: AnthropicModel) -> None:
+async def test_the_standard_plan_leads_to_a_report_too(model: ChatModel) -> None:
     team = Team(model, World(packages(6)))
     await team.work(QUESTION, standard_plan(QUESTION))
     assert headings(team) == ["Conclusions"]
@@ -195,7 +196,7 @@ async def test_the_standard_plan_leads_to_a_report_too(model: AnthropicModel) ->
     assert team.world.misquoted() == []
 
 
-async def test_small_replies_make_a_shorter_report_and_no_cut_calls(model: AnthropicModel) -> None:
+async def test_small_replies_make_a_shorter_report_and_no_cut_calls(model: ChatModel) -> None:
     team = Team(model, World(packages(12)))
     team.max_output = 300
     await team.work(QUESTION)
@@ -207,7 +208,7 @@ async def test_small_replies_make_a_shorter_report_and_no_cut_calls(model: Anthr
     assert "more quotations did not fit into the reply" in done.open_questions[0]
 
 
-async def test_other_scripts_are_searched_and_quoted(model: AnthropicModel) -> None:
+async def test_other_scripts_are_searched_and_quoted(model: ChatModel) -> None:
     texts = {
         "租约.md": "租约\n\n租金每月到期。押金为两个月的租金。\n租期为三年。",
         "天气.md": "今天下雨。明天晴天。",
@@ -218,7 +219,7 @@ async def test_other_scripts_are_searched_and_quoted(model: AnthropicModel) -> N
     assert team.world.misquoted() == []
 
 
-async def test_later_turns_read_the_prefix_from_the_cache(model: AnthropicModel) -> None:
+async def test_later_turns_read_the_prefix_from_the_cache(model: ChatModel) -> None:
     team = Team(model, World(packages(12)))
     await team.work(QUESTION)
     assert sum(usage.cache_read for usage in team.usage) > sum(usage.fresh for usage in team.usage)

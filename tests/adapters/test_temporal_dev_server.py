@@ -12,6 +12,7 @@ from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from waystation.adapters.temporal import dev_server
 from waystation.adapters.temporal.connect import Target, connect, ensure_search_attributes, unusable_search_attributes
 from waystation.adapters.temporal.dev_server import DevServer, running_dev_server
+from waystation.adapters.temporal.installation import installation_of
 from waystation.cli.platform import record_of, say_where
 from waystation.domain.errors import Unreachable
 
@@ -37,6 +38,11 @@ async def test_a_server_serves_while_it_is_wanted_and_leaves_no_process(tmp_path
     assert not process.is_running()
     with pytest.raises(Unreachable, match=f"no Temporal server answers at {server.target.address}: start one with"):
         await connect(server.target)
+
+
+async def test_the_client_that_comes_with_a_server_is_of_the_installation(tmp_path: Path) -> None:
+    async with running_dev_server(tmp_path / "t.db", tmp_path / "t.log", 0, 0, prefix="acme.") as server:
+        assert installation_of(server.client) == server.target.prefix == "acme."
 
 
 def test_a_server_dies_with_its_parent_even_when_that_is_killed(tmp_path: Path) -> None:

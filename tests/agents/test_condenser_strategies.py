@@ -5,7 +5,6 @@ from typing import get_args
 
 import pytest
 
-from tests.adapters.offline_team import offline_model
 from tests.agents.full_context import compressed, conversation, request_size, summary
 from tests.agents.office import PLAN, Office, never
 from tests.unit.histories import research
@@ -22,6 +21,7 @@ from waystation.domain.plan import Plan
 from waystation.domain.task import SourceDocument
 from waystation.domain.transcript import Text
 from waystation.testing import ScriptedModel, scripted_reply
+from workers.models import offline_model
 
 ALL: tuple[Strategy, ...] = get_args(Strategy)
 SNAPSHOT = "<state_snapshot>\n<overall_goal>\nWhy it silted up.\n</overall_goal>\n</state_snapshot>"

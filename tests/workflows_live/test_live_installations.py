@@ -14,6 +14,7 @@ from tests.crew import Crew, tight
 from tests.running import KEY, SESSION, TENANT, Counter, Watched, opened_parts, request, until, working
 from waystation.adapters.temporal.connect import DEFAULT_NAMESPACE, Target
 from waystation.adapters.temporal.installation import Installation
+from waystation.adapters.temporal.orders import histories_with
 from waystation.client import Client
 from waystation.client.removal import forget
 from waystation.domain.schedules import ScheduleWish, Timing
@@ -104,6 +105,9 @@ async def test_the_same_request_is_a_task_of_each_installation(
     assert (await acme.counter.task().result()).phase is TaskPhase.DONE
     assert [len(await platform.client.approvals()) for platform in platforms] == [2, 0, 2]
     await replayer(acme.settings).replay_workflow(await acme.counter.task().fetch_history())
+
+    seen = await histories_with(acme.counter.client, [TASK_ID], len)
+    assert {one.workflow_id for one in seen} == {TASK_ID}
 
     await unnamed.client.cancel(TASK_ID)
 

@@ -76,7 +76,8 @@ async def running_locally(settings: Settings) -> AsyncGenerator[RunFile]:
 
     log = settings.logs_folder / "temporal.log"
     codec = _codec(settings)
-    async with _only_run(settings), running_dev_server(settings.temporal_database, log, codec=codec) as server:
+    started = running_dev_server(settings.temporal_database, log, codec=codec, prefix=settings.prefix)
+    async with _only_run(settings), started as server:
         run = record_of(server)
         write_run_file(settings.run_file, run)
         try:

@@ -74,6 +74,7 @@ async def running_dev_server(
     port: int = USUAL_PORT,
     ui_port: int = USUAL_UI_PORT,
     codec: CodecForUi | None = None,
+    prefix: str = "",
 ) -> AsyncGenerator[DevServer]:
     """Start a server, wait until it serves, and stop it in the end. It dies with this process, even by kill -9.
 
@@ -83,6 +84,7 @@ async def running_dev_server(
         port: where it listens, if nobody else does there; 0 or a taken one: at any free port.
         ui_port: the same for its UI. There is no UI if every port for the server's own end of it is taken.
         codec: what decrypts payloads for its UI, as long as the server runs. A person gives the UI its endpoint.
+        prefix: of the installation whose client comes with the server.
 
     Raises:
         Unreachable: it ended early or does not serve; the message names the log.
@@ -93,7 +95,7 @@ async def running_dev_server(
             for _ in range(_STARTS):
                 # Between the look for a free port and the server's bind, any process of the machine can take it.
                 with suppress(PortTaken):
-                    started = _started(database, log, free_port(port), free_port(ui_port), codec)
+                    started = _started(database, log, free_port(port), free_port(ui_port), codec, prefix)
                     server = await life.enter_async_context(started)
                     break
             if server is None:
@@ -103,7 +105,7 @@ async def running_dev_server(
 
 @asynccontextmanager
 async def _started(
-    database: Path, log: Path, port: int, ui_port: int, codec: CodecForUi | None
+    database: Path, log: Path, port: int, ui_port: int, codec: CodecForUi | None, prefix: str
 ) -> AsyncGenerator[DevServer]:
     behind = hidden_ui()
     ui_url = f"http://{HOST}:{ui_port}" if behind else None
@@ -118,6 +120,7 @@ async def _started(
         target = Target(
             profile=ClientConfigProfile(address=f"{HOST}:{port}", namespace=DEFAULT_NAMESPACE),
             ui_url=ui_url,
+            prefix=prefix,
         )
         client = await _wait_until_serving(process, target, log, before)
         yield DevServer(

@@ -1,7 +1,7 @@
 """Several installations in one Temporal namespace: queues, workflow ids and schedule ids of each have its prefix.
 
-All code names queues, workflows and schedules without it. A plugin of the client adds it to what is sent to the server,
-and workers take it over from their client. What comes back from the server has it; added twice it stands there once.
+All other code uses names without the prefix. A client plugin adds it to what is sent to the server, and workers inherit
+the plugin from their client. Names that come back from the server have the prefix; adding it again changes nothing.
 """
 
 from dataclasses import replace
@@ -81,7 +81,7 @@ class Installation(SimplePlugin):
         return config
 
     def _sealing_for_prefixed_ids(self, converter: DataConverter | None) -> DataConverter:
-        """A handle knows its workflow by the id that it was made with; payloads are sealed for the id on the server."""
+        """Payloads are bound to the id on the server, also where a handle was made with the id without the prefix."""
         converter = converter or default()
         codec = converter.payload_codec
         if not isinstance(codec, PayloadEncryption):

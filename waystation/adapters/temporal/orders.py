@@ -31,7 +31,7 @@ from temporalio.exceptions import TimeoutError as ActivityTimeout
 from temporalio.service import RPCError, RPCStatusCode
 
 from waystation.adapters.temporal.connect import RPC_TIMEOUT, newest_run
-from waystation.adapters.temporal.installation import id_on_server
+from waystation.adapters.temporal.installation import id_on_server, installation_of
 from waystation.domain.errors import BadInput, MemoryUnavailable, Unreachable
 from waystation.domain.memory import Located, MemoryQuery, Passage, Recalled
 from waystation.domain.names import (
@@ -204,7 +204,8 @@ async def histories_with(client: Client, own: Collection[str], count: Callable[[
         number = sum([count(text) async for text in _texts(client, listed)])
         if number:
             closed = listed.status != WorkflowExecutionStatus.RUNNING
-            found.append(SeenHistory(workflow_id=listed.id, run_id=listed.run_id, closed=closed, count=number))
+            own_id = listed.id.removeprefix(installation_of(client))
+            found.append(SeenHistory(workflow_id=own_id, run_id=listed.run_id, closed=closed, count=number))
     return tuple(found)
 
 
