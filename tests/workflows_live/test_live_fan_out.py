@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
+from tests.prices import PRICES
 from tests.running import at_work, request
 from tests.spender import MODEL, Spender, fan
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Mode
 from waystation.domain.leg import AgentTerms
+from waystation.domain.models import prices_of
 from waystation.domain.task import TaskPhase, TaskTerms
 from waystation.testing import PlainRedactor
 from workflows.session import SessionWorkflow
@@ -19,7 +21,13 @@ from workflows.session import SessionWorkflow
 TASKS, RESEARCHERS = 4, 8
 TASK, AGENT, SESSION = 250_000, 25_000, 1_100_000
 AGENT_TERMS = AgentTerms(
-    model=MODEL, condense_model=MODEL, window=400_000, trigger=300_000, target=150_000, backpressure=False
+    model=MODEL,
+    condense_model=MODEL,
+    window=400_000,
+    trigger=300_000,
+    target=150_000,
+    backpressure=False,
+    prices=prices_of((MODEL,), PRICES),
 )
 
 
