@@ -162,12 +162,14 @@ def paused(seen: TaskProgress) -> bool:
 async def _task_in_state(task_id: str, met: Callable[[TaskProgress], bool], seconds: float, what: str) -> TaskProgress:
     # Connected for each wait: after `waystation up` the server has another address.
     async with await Client.connect(Settings()) as client:
+        seen = (await client.progress(task_id)).progress
         try:
             async with asyncio.timeout(seconds):
-                while not met(seen := (await client.progress(task_id)).progress):
+                while not met(seen):
                     await asyncio.sleep(LOOK)
+                    seen = (await client.progress(task_id)).progress
         except TimeoutError:
-            raise AssertionError(f"waited {seconds:.0f} s in vain: {what}") from None
+            raise AssertionError(f"waited {seconds:.0f} s in vain: {what}; it is {seen.phase}") from None
         return seen
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -30,11 +31,15 @@ async def worked(server: TemporalClient, parts: Parts, folder: Path) -> tuple[st
         await server.get_workflow_handle(ids[-1]).result()
     (folder / "reports").mkdir()
     (folder / "reports" / f"{ids[0]}.md").write_text("What was found.")
-    with sqlite3.connect(next(folder.glob("*.db"))) as database:
-        changed = database.execute("UPDATE tasks SET ended_at = '2026-01-01 00:00:00' WHERE task_id = ?", [ids[0]])
-        assert changed.rowcount == 1
-    database.close()
+    # In a thread: what the workers have begun to write ends in this loop.
+    await asyncio.to_thread(end_long_ago, next(folder.glob("*.db")), ids[0])
     return ids[0], ids[1]
+
+
+def end_long_ago(file: Path, task_id: str) -> None:
+    with closing(sqlite3.connect(file)) as database, database:
+        changed = database.execute("UPDATE tasks SET ended_at = '2026-01-01 00:00:00' WHERE task_id = ?", [task_id])
+        assert changed.rowcount == 1
 
 
 async def test_what_ended_so_many_days_ago_is_forgotten_and_the_log_says_so(
