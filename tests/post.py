@@ -11,10 +11,10 @@ from tests.crew import NOTE, Call, Move, newest
 from tests.delegating import HAND_IN, DelegatingCrew
 from tests.letters import SendLetter
 from tests.running import Counter, Task, opened_parts, until
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.tables.engine import DuckDbTables
 from waystation.domain.task import Approval, TaskProgress
 from waystation.domain.transcript import ToolResult
+from waystation.ports import Redactor
 from workers.outside import Reach
 from workers.parts import Parts
 from workflows.task import TaskWorkflow
@@ -64,7 +64,7 @@ class Post:
 async def post(
     server: Client,
     folder: Path,
-    redactor: PresidioRedactor,
+    redactor: Redactor,
     scripts: Mapping[str, Sequence[Sequence[Move]]],
 ) -> AsyncGenerator[Post]:
     crew = DelegatingCrew(scripts=scripts)

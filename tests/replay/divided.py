@@ -19,12 +19,12 @@ from tests.overseeing import ADDED, FAULTY, GOOD, OverseenCrew, overseen
 from tests.post import letter
 from tests.readers import ANYONE
 from tests.running import Counter, Task, opened_parts, until, working
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.tables.engine import DuckDbTables
 from waystation.client.sessions import beside_known, keep_documents, read_again
 from waystation.domain.approvals import APPROVE_BUDGET
 from waystation.domain.signals import TELL, UPDATE_DOCUMENTS
 from waystation.domain.task import TaskPhase
+from waystation.ports import Redactor
 from workers.outside import Reach
 from workflows.task import TaskWorkflow
 
@@ -45,7 +45,7 @@ class WholeCrew(DelegatingCrew, OverseenCrew):
 
 
 @asynccontextmanager
-async def divided(client: Client, folder: Path, redactor: PresidioRedactor) -> AsyncGenerator[Counter]:
+async def divided(client: Client, folder: Path, redactor: Redactor) -> AsyncGenerator[Counter]:
     """The platform on which that task has come to its end."""
     gate = Gate(HELD)
     crew = WholeCrew(before=gate, scripts=SCRIPTS, revisions=[ADDED], reviews=[FAULTY, GOOD])

@@ -6,12 +6,20 @@ from temporalio.client import Client
 
 from tests.running import KEY, TENANT, dev_server
 from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.ports import Redactor
 from waystation.settings import Settings
+from waystation.testing import PlainRedactor
+
+
+@pytest.fixture
+def redactor() -> Redactor:
+    """Finds nothing: for tests whose subject is not privacy."""
+    return PlainRedactor({})
 
 
 @pytest.fixture(scope="session")
-def redactor() -> Iterator[PresidioRedactor]:
-    """Loading its engines takes seconds, so all tests share them."""
+def presidio() -> Iterator[Redactor]:
+    """The real one. Loading its engines takes seconds, so all tests share them."""
     opened = PresidioRedactor(KEY)
     yield opened
     opened.close()

@@ -9,7 +9,6 @@ from temporalio.client import Client as TemporalClient
 from tests.delegating import HAND_IN, delegate, delegating
 from tests.post import ONE, letter, post
 from tests.running import until, working
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.cli.approvals import Typed, answer_request
 from waystation.cli.render import message_text
 from waystation.client import Client
@@ -17,6 +16,7 @@ from waystation.domain.amount import Amount
 from waystation.domain.errors import BadInput
 from waystation.domain.signals import Answer
 from waystation.domain.task import TaskPhase
+from waystation.ports import Redactor
 from waystation.settings import Settings
 from waystation.task_view import PendingApproval
 
@@ -40,7 +40,7 @@ async def approve(client: Client, amount: Amount | None, task_id: str, request_i
 async def test_a_call_is_approved_by_its_request_and_not_unseen_and_not_by_an_amount(
     server: TemporalClient,
     tmp_path: Path,
-    redactor: PresidioRedactor,
+    redactor: Redactor,
     outside: Settings,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -74,7 +74,7 @@ async def test_a_call_is_approved_by_its_request_and_not_unseen_and_not_by_an_am
 
 
 async def test_the_whole_call_of_a_subagent_is_read_in_its_transcript(
-    server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+    server: TemporalClient, tmp_path: Path, redactor: Redactor, outside: Settings
 ) -> None:
     scripts = {"harbours": [[delegate("beacons")], [HAND_IN]], "harbours.1": [[letter("Brest " * 15)], [HAND_IN]]}
     async with (

@@ -15,7 +15,6 @@ from tests.post import ONE, PRIVATE, letter, post
 from tests.readers import ANYONE
 from tests.running import POLL, dev_server, until, working
 from tests.workflows_live.history import details, events, everything_written
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.agents.loop import EXPIRED
 from waystation.domain.amount import Amount
 from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET
@@ -24,7 +23,7 @@ from waystation.domain.decisions import Unattended
 from waystation.domain.ownership import OfTask
 from waystation.domain.signals import EDIT_CONTEXT, TELL
 from waystation.domain.task import Approval, Refusal, TaskPhase
-from waystation.ports import Store
+from waystation.ports import Redactor, Store
 
 TWO = {"harbours": [[letter("Brest"), letter("Cadiz")], [HAND_IN]]}
 SAVED = 7 * CALL_TOKENS - 2 * CALL_TOKENS
@@ -32,7 +31,7 @@ SAVED = 7 * CALL_TOKENS - 2 * CALL_TOKENS
 
 
 async def test_an_approved_call_is_carried_out_once_while_its_siblings_went_on(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with post(server, tmp_path, redactor, ONE) as at, working(server, at.parts):
         await at.counter.submit()
@@ -65,7 +64,7 @@ async def test_an_approved_call_is_carried_out_once_while_its_siblings_went_on(
 
 
 async def test_a_denied_call_is_an_error_that_its_agent_works_with(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with post(server, tmp_path, redactor, TWO) as at, working(server, at.parts):
         await at.counter.submit()
@@ -82,7 +81,7 @@ async def test_a_denied_call_is_an_error_that_its_agent_works_with(
 
 
 async def test_a_grant_of_tokens_for_a_call_has_no_effect_and_says_why(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with post(server, tmp_path, redactor, ONE) as at, working(server, at.parts):
         await at.counter.submit()
@@ -98,7 +97,7 @@ async def test_a_grant_of_tokens_for_a_call_has_no_effect_and_says_why(
 
 
 async def test_workers_that_come_back_find_the_request_and_carry_the_call_out_once(
-    tmp_path: Path, redactor: PresidioRedactor
+    tmp_path: Path, redactor: Redactor
 ) -> None:
     async with dev_server(cached=False) as server, post(server, tmp_path, redactor, TWO) as at:
         async with working(server, at.parts):
@@ -119,7 +118,7 @@ async def test_workers_that_come_back_find_the_request_and_carry_the_call_out_on
     assert len(at.crew.calls) == len(set(at.crew.calls))
 
 
-async def test_a_request_survives_a_task_that_continues_as_new(tmp_path: Path, redactor: PresidioRedactor) -> None:
+async def test_a_request_survives_a_task_that_continues_as_new(tmp_path: Path, redactor: Redactor) -> None:
     async with (
         dev_server("limit.historyCount.suggestContinueAsNew=40") as server,
         post(server, tmp_path, redactor, ONE) as at,
@@ -160,7 +159,7 @@ class GatedStates:
 
 
 async def test_a_message_held_for_the_next_run_is_answered_if_the_task_is_cancelled_instead(
-    tmp_path: Path, redactor: PresidioRedactor
+    tmp_path: Path, redactor: Redactor
 ) -> None:
     async with (
         dev_server("limit.historyCount.suggestContinueAsNew=40") as server,
@@ -183,7 +182,7 @@ async def test_a_message_held_for_the_next_run_is_answered_if_the_task_is_cancel
 
 
 async def test_a_subagent_that_asks_is_no_workflow_until_its_task_has_the_answer(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     scripts = {"harbours": [[delegate("beacons")], [HAND_IN]], "harbours.1": [[letter()], [HAND_IN]]}
     async with post(server, tmp_path, redactor, scripts) as at, working(server, at.parts):
@@ -199,7 +198,7 @@ async def test_a_subagent_that_asks_is_no_workflow_until_its_task_has_the_answer
 
 
 async def test_a_task_that_is_cancelled_while_it_asks_ends_without_the_call(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with post(server, tmp_path, redactor, ONE) as at, working(server, at.parts):
         await at.counter.submit()
@@ -219,7 +218,7 @@ async def test_a_task_that_is_cancelled_while_it_asks_ends_without_the_call(
 
 @pytest.mark.parametrize("mode", [Mode.SOFT, Mode.HARD])
 async def test_where_nobody_is_asked_the_call_is_refused_at_once_and_the_task_says_so(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor, mode: Mode
+    server: Client, tmp_path: Path, redactor: Redactor, mode: Mode
 ) -> None:
     terms = delegating()
     unasked = terms.replace(mode=mode, agent=terms.agent.replace(hard=True, delegation=None))
@@ -233,9 +232,7 @@ async def test_where_nobody_is_asked_the_call_is_refused_at_once_and_the_task_sa
     assert progress.phase is TaskPhase.DONE
 
 
-async def test_an_edit_while_a_call_waits_leaves_it_waiting(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
-) -> None:
+async def test_an_edit_while_a_call_waits_leaves_it_waiting(server: Client, tmp_path: Path, redactor: Redactor) -> None:
     async with post(server, tmp_path, redactor, ONE) as at, working(server, at.parts):
         await at.counter.submit()
         (request,) = await at.asked()
@@ -255,7 +252,7 @@ async def test_an_edit_while_a_call_waits_leaves_it_waiting(
 
 @pytest.mark.parametrize("then", ["partial", "wait"])
 async def test_at_their_deadline_calls_are_refused_together_or_wait_on_as_was_decided_at_submit(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor, then: Literal["partial", "wait"]
+    server: Client, tmp_path: Path, redactor: Redactor, then: Literal["partial", "wait"]
 ) -> None:
     decided = Unattended(answer_within=timedelta(seconds=1), then=then)
     terms = delegating().replace(unattended=decided)
@@ -278,7 +275,7 @@ async def test_at_their_deadline_calls_are_refused_together_or_wait_on_as_was_de
 
 
 async def test_a_conversation_that_is_taken_back_takes_its_request_with_it(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     scripts = {"harbours": [[NOTE], [letter()], [HAND_IN]]}
     async with post(server, tmp_path, redactor, scripts) as at, working(server, at.parts):

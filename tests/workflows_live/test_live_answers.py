@@ -10,13 +10,13 @@ from temporalio.client import Client as TemporalClient
 
 from tests.crew import Crew, tight
 from tests.running import at_work, printed, until_both_ask
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.cli.approvals import Typed, answer_request
 from waystation.cli.main import run
 from waystation.client import Client
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.errors import BadInput
 from waystation.domain.signals import Answer
+from waystation.ports import Redactor
 from waystation.settings import Settings
 
 
@@ -31,7 +31,7 @@ async def approve(client: Client, by: str, task_id: str, request_id: str | None)
 async def test_of_two_open_requests_each_gets_its_command_and_nothing_is_sent(
     server: TemporalClient,
     tmp_path: Path,
-    redactor: PresidioRedactor,
+    redactor: Redactor,
     outside: Settings,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -53,7 +53,7 @@ async def test_of_two_open_requests_each_gets_its_command_and_nothing_is_sent(
 
 
 async def test_whoever_answers_second_is_told_who_was_first_when_and_what(
-    server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+    server: TemporalClient, tmp_path: Path, redactor: Redactor, outside: Settings
 ) -> None:
     async with (
         at_work(server, tmp_path, redactor, Crew()) as counter,
@@ -78,7 +78,7 @@ async def test_whoever_answers_second_is_told_who_was_first_when_and_what(
 async def test_all_that_ask_for_money_are_answered_at_once_and_each_is_told(
     server: TemporalClient,
     tmp_path: Path,
-    redactor: PresidioRedactor,
+    redactor: Redactor,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     ceiling = Limit(tokens=(tight().budget.tokens or 0) + 1_500)  # what one leaves of it is too little for the other
@@ -105,7 +105,7 @@ async def test_all_that_ask_for_money_are_answered_at_once_and_each_is_told(
 async def test_all_that_are_granted_are_granted_in_one_moment_so_that_none_goes_on_with_what_another_was_given(
     server: TemporalClient,
     tmp_path: Path,
-    redactor: PresidioRedactor,
+    redactor: Redactor,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
@@ -128,7 +128,7 @@ async def test_all_that_are_granted_are_granted_in_one_moment_so_that_none_goes_
 async def test_all_that_are_denied_are_denied_in_one_moment_so_that_none_goes_on_with_what_another_leaves(
     server: TemporalClient,
     tmp_path: Path,
-    redactor: PresidioRedactor,
+    redactor: Redactor,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
@@ -154,7 +154,7 @@ async def test_all_that_are_denied_are_denied_in_one_moment_so_that_none_goes_on
 async def test_a_grant_that_is_too_small_is_said_to_be_asked_for_again(
     server: TemporalClient,
     tmp_path: Path,
-    redactor: PresidioRedactor,
+    redactor: Redactor,
     outside: Settings,
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -16,13 +16,12 @@ from tests.delegating import delegate
 from tests.readers import ANYONE
 from tests.running import at_work, request
 from tests.unit.histories import prose
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.budget import Usage
 from waystation.domain.delegation import DelegationTerms
 from waystation.domain.errors import ModelUnavailable
 from waystation.domain.task import SourceDocument, TaskPhase, task_id_of
 from waystation.domain.transcript import Text, ToolUse
-from waystation.ports import ModelReply, ModelRequest
+from waystation.ports import ModelReply, ModelRequest, Redactor
 from waystation.testing import scripted_reply
 
 READS = 24
@@ -71,7 +70,7 @@ class Busy:
 
 
 async def test_whole_tasks_only_add_to_what_was_sent_between_two_compactions(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     model = Binding(Busy())
     agent = ROOMY.replace(

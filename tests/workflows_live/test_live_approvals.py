@@ -22,11 +22,10 @@ from tests.crew import (
 from tests.readers import ANYONE
 from tests.running import Counter, Task, at_work, dev_server, until
 from tests.workflows_live.history import details, events, kinds
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.domain.task import Approval, Refusal, TaskPhase
-from waystation.ports import ModelRequest
+from waystation.ports import ModelRequest, Redactor
 from workflows.task import TaskWorkflow
 
 MALFORMED: list[tuple[JsonValue, str]] = [
@@ -67,7 +66,7 @@ async def refusals_of(task: Task, count: int) -> tuple[Refusal, ...]:
 
 
 async def test_a_request_says_where_no_grant_fits_under_the_ceiling_and_other_units_are_refused(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(under=tight().replace(ceiling=Limit(tokens=TIGHT_BUDGET + 2)))
@@ -88,7 +87,7 @@ async def test_a_request_says_where_no_grant_fits_under_the_ceiling_and_other_un
 
 
 async def test_what_one_agent_leaves_of_a_grant_answers_for_another_and_its_request_is_withdrawn(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         task = await pause(counter)
@@ -112,7 +111,7 @@ class WideHarbours(Crew):
 
 
 async def test_nobody_is_asked_while_another_agent_goes_on_although_it_cannot_leave_enough(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     gate = Gate(Call("tides", 6))
     under = terms(budget=CALL_TOKENS + len(CREW_PLAN.steps) * RESEARCH_TOKENS)
@@ -144,7 +143,7 @@ async def grant_both(task: Task) -> None:
 
 
 async def test_a_malformed_approval_is_refused_where_people_see_it_and_the_task_waits_on(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         task = await pause(counter)
@@ -169,7 +168,7 @@ async def test_a_malformed_approval_is_refused_where_people_see_it_and_the_task_
 
 @pytest.mark.parametrize("signal", [APPROVE_BUDGET, DENY_BUDGET])
 async def test_a_signal_without_input_or_with_several_is_refused_like_any_other(
-    signal: str, server: Client, tmp_path: Path, redactor: PresidioRedactor
+    signal: str, server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         task = await pause(counter)
@@ -182,7 +181,7 @@ async def test_a_signal_without_input_or_with_several_is_refused_like_any_other(
 
 
 async def test_an_answer_counts_once_and_never_after_another(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     gate = Gate(Call("write", 1))
     async with at_work(server, tmp_path, redactor, Crew(before=gate)) as counter:
@@ -215,7 +214,7 @@ async def test_an_answer_counts_once_and_never_after_another(
 
 
 async def test_a_denial_that_cancels_ends_the_task_with_a_report(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     gate = Gate(Call("harbours", 2))
     async with at_work(server, tmp_path, redactor, Crew(before=gate)) as counter:
@@ -234,7 +233,7 @@ async def test_a_denial_that_cancels_ends_the_task_with_a_report(
 
 
 async def test_a_task_that_is_ending_takes_no_answers_and_asks_for_nothing_more(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     gate = Gate(Call("harbours", 2))
     async with at_work(server, tmp_path, redactor, Crew(before=gate)) as counter:
@@ -262,7 +261,7 @@ async def test_a_task_that_is_ending_takes_no_answers_and_asks_for_nothing_more(
 
 
 async def test_a_paused_task_runs_no_activity_and_survives_workers_and_server(
-    tmp_path: Path, redactor: PresidioRedactor
+    tmp_path: Path, redactor: Redactor
 ) -> None:
     crew, database = Crew(), tmp_path / "temporal.db"
     async with dev_server(database=database, cached=False) as client:
@@ -288,9 +287,7 @@ async def test_a_paused_task_runs_no_activity_and_survives_workers_and_server(
     assert len(crew.calls) == len(set(crew.calls))
 
 
-async def test_a_request_stays_answerable_when_its_task_continues_as_new(
-    tmp_path: Path, redactor: PresidioRedactor
-) -> None:
+async def test_a_request_stays_answerable_when_its_task_continues_as_new(tmp_path: Path, redactor: Redactor) -> None:
     gate = Gate(Call("harbours", 2))
     crew = Crew(before=gate)
     async with (

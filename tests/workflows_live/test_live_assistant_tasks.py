@@ -15,9 +15,9 @@ from tests.crew import Call, Crew, Gate, tight
 from tests.following import Follows, asked, begun
 from tests.running import at_work, until
 from tests.workflows_live.test_live_assistants import NOTE, PLENTY, Person, Room, paused, room, said
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.signals import Answer
+from waystation.ports import Redactor
 from waystation.serve.assistants import Assistant, PersonsAnswer
 from waystation.serve.mcp import AssistantServer
 from waystation.settings import Settings
@@ -81,7 +81,7 @@ async def over(client: AssistantClient, task: str) -> dict[str, Any]:
 
 
 async def test_what_a_task_waits_for_is_answered_by_an_update_once_whoever_was_first(
-    server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+    server: TemporalClient, tmp_path: Path, redactor: Redactor, outside: Settings
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter, room(outside) as there:
         task, (first, second) = await paused(counter, there.client)
@@ -121,7 +121,7 @@ async def test_what_a_task_waits_for_is_answered_by_an_update_once_whoever_was_f
 
 
 async def test_an_update_grants_no_more_than_the_tool_and_denies_as_it_does(
-    server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+    server: TemporalClient, tmp_path: Path, redactor: Redactor, outside: Settings
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter, room(outside) as there:
         task, (first, second) = await paused(counter, there.client)
@@ -177,7 +177,7 @@ async def begin_and_cancel(there: Room, gate: Gate) -> None:
 
 
 async def test_a_submission_is_a_handle_for_whom_follows_it_and_is_cancelled_by_that(
-    server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+    server: TemporalClient, tmp_path: Path, redactor: Redactor, outside: Settings
 ) -> None:
     gate = Gate(Call("harbours", 2))
     async with at_work(server, tmp_path, redactor, Crew(gate)), room(outside) as there:

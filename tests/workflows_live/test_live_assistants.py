@@ -19,7 +19,6 @@ from tests.ended_tasks import row_of
 from tests.running import SESSION, TENANT, Counter, at_work, until
 from tests.workflows_live.test_live_approvals import pause
 from waystation.adapters.clock import utc_now
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.store import SqlStore
 from waystation.client import Client
 from waystation.client.lookups import NEWEST
@@ -27,6 +26,7 @@ from waystation.domain.amount import Limit
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.signals import Answer
 from waystation.domain.task import TaskRequest
+from waystation.ports import Redactor
 from waystation.serve.assistants import Assistant, GivenDocument, Handing
 from waystation.serve.mcp import AssistantServer
 from waystation.serve.principals import Answers, AssistantRights
@@ -107,7 +107,7 @@ async def paused(counter: Counter, client: Client) -> tuple[str, list[str]]:
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_a_person_answers_by_a_form_and_an_assistant_not_for_itself(
-    mode: str, server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+    mode: str, server: TemporalClient, tmp_path: Path, redactor: Redactor, outside: Settings
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter, room(outside) as there:
         task, (first, second) = await paused(counter, there.client)
@@ -178,7 +178,7 @@ class Waits(Assistant):
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_a_form_grants_what_it_was_about_and_nothing_that_came_to_wait_meanwhile(
-    mode: str, server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+    mode: str, server: TemporalClient, tmp_path: Path, redactor: Redactor, outside: Settings
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter, room(outside) as there:
         task, _ = await paused(counter, there.client)
@@ -198,7 +198,7 @@ async def test_a_form_grants_what_it_was_about_and_nothing_that_came_to_wait_mea
 
 
 async def test_what_is_granted_stays_within_its_budget_and_a_denial_is_always_possible(
-    server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+    server: TemporalClient, tmp_path: Path, redactor: Redactor, outside: Settings
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter, room(outside) as there:
         task, (first, second) = await paused(counter, there.client)
@@ -219,7 +219,7 @@ async def test_what_is_granted_stays_within_its_budget_and_a_denial_is_always_po
 
 
 async def test_nothing_is_counted_as_free_while_a_task_cannot_say_what_it_was_granted(
-    server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+    server: TemporalClient, tmp_path: Path, redactor: Redactor, outside: Settings
 ) -> None:
     async with room(outside) as there:
         async with at_work(server, tmp_path, redactor, Crew()) as counter:
@@ -230,7 +230,7 @@ async def test_nothing_is_counted_as_free_while_a_task_cannot_say_what_it_was_gr
 
 
 async def test_what_waits_is_listed_however_old_its_task_is_and_to_its_own_assistant_alone(
-    server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+    server: TemporalClient, tmp_path: Path, redactor: Redactor, outside: Settings
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter, room(outside) as there:
         task, waiting = await paused(counter, there.client)
@@ -247,7 +247,7 @@ async def test_what_waits_is_listed_however_old_its_task_is_and_to_its_own_assis
 
 
 async def test_of_two_tasks_that_fit_one_by_one_one_is_begun(
-    server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+    server: TemporalClient, tmp_path: Path, redactor: Redactor, outside: Settings
 ) -> None:
     given = Handing(
         question="How is the bar crossed?",

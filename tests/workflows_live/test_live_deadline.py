@@ -11,11 +11,11 @@ from tests.crew import WORK_TOKENS, Crew, tight
 from tests.readers import ANYONE
 from tests.running import opened_parts, until, working
 from tests.workflows_live.moving import WaitingTask, admitted, moving_server
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Amount
 from waystation.domain.approvals import APPROVE_BUDGET
 from waystation.domain.decisions import Unattended
 from waystation.domain.task import Approval, TaskPhase, TaskProgress, TaskTerms
+from waystation.ports import Redactor
 
 WEEK, DAY, HOUR = timedelta(days=7), timedelta(days=1), timedelta(hours=1)
 REQUESTS = ["harbours-1", "tides-1"]
@@ -50,7 +50,7 @@ def overdue(progress: TaskProgress) -> list[str]:
 
 
 async def test_a_request_waits_for_seven_days_and_then_its_agent_delivers_what_it_has(
-    server: WorkflowEnvironment, tmp_path: Path, redactor: PresidioRedactor
+    server: WorkflowEnvironment, tmp_path: Path, redactor: Redactor
 ) -> None:
     crew = Crew()
     async with opened_parts(tmp_path, redactor, crew) as parts:
@@ -77,7 +77,7 @@ async def test_a_request_waits_for_seven_days_and_then_its_agent_delivers_what_i
 
 
 async def test_a_request_that_shall_wait_is_overdue_after_seven_days_and_takes_an_approval_on_the_eighth(
-    server: WorkflowEnvironment, tmp_path: Path, redactor: PresidioRedactor
+    server: WorkflowEnvironment, tmp_path: Path, redactor: Redactor
 ) -> None:
     crew = Crew()
     async with opened_parts(tmp_path, redactor, crew) as parts:

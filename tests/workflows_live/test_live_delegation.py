@@ -10,12 +10,12 @@ from tests.delegating import HAND_IN, SUBAGENT_TOKENS, DelegatingCrew, delegate,
 from tests.readers import ANYONE
 from tests.running import Counter, at_work, dev_server, opened_parts, until, working
 from tests.workflows_live.history import events, everything_written, kinds
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Amount
 from waystation.domain.errors import FenceLost
 from waystation.domain.signals import EDIT_CONTEXT, EditInput
 from waystation.domain.task import TaskPhase
 from waystation.domain.transcript import Fence
+from waystation.ports import Redactor
 from workflows.task import TaskWorkflow
 
 FOUR = {"harbours": [four(), [HAND_IN]]}
@@ -25,7 +25,7 @@ DELEGATING_TOKENS = WORK_TOKENS - 7 * CALL_TOKENS + 2 * CALL_TOKENS
 
 
 async def test_four_subagents_work_side_by_side_and_their_results_come_back_in_one_message(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     begun: set[str] = set()
     together = asyncio.Event()
@@ -61,7 +61,7 @@ async def test_four_subagents_work_side_by_side_and_their_results_come_back_in_o
 
 
 async def test_subagents_delegate_further_down_to_their_depth_and_no_deeper(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     scripts = {
         "harbours": [[delegate("beacons", 60)], [HAND_IN]],
@@ -79,9 +79,7 @@ async def test_subagents_delegate_further_down_to_their_depth_and_no_deeper(
     assert 'id="harbours.1.1"' in results(crew, "harbours.1", 2)[0].content
 
 
-async def test_cancelling_a_task_cancels_its_subagents(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
-) -> None:
+async def test_cancelling_a_task_cancels_its_subagents(server: Client, tmp_path: Path, redactor: Redactor) -> None:
     gate = Gate(*(Call(f"harbours.{number}", 2) for number in range(1, 5)))
     crew = DelegatingCrew(before=gate, scripts=FOUR)
     async with at_work(server, tmp_path, redactor, crew) as counter:
@@ -107,7 +105,7 @@ async def test_cancelling_a_task_cancels_its_subagents(
 
 
 async def test_a_subagent_whose_leg_does_not_hear_of_the_cancellation_does_nothing_after_it(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     gate = Deaf(Call("harbours.1", 1))
     async with at_work(server, tmp_path, redactor, DelegatingCrew(before=gate, scripts=ONE)) as counter:
@@ -123,7 +121,7 @@ async def test_a_subagent_whose_leg_does_not_hear_of_the_cancellation_does_nothi
 
 
 async def test_a_cancelled_agent_that_is_taken_back_to_its_delegations_hears_what_was_delivered_unpaid(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     gate = Gate(Call("harbours.4", 2))
     crew = DelegatingCrew(before=gate, scripts=FOUR)
@@ -158,7 +156,7 @@ async def test_a_cancelled_agent_that_is_taken_back_to_its_delegations_hears_wha
 
 
 async def test_a_subagent_whose_workflow_somebody_terminates_delivers_what_it_has(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     gate = Gate(Call("harbours.1", 3))
     crew = DelegatingCrew(before=gate, scripts=ONE)
@@ -177,9 +175,7 @@ async def test_a_subagent_whose_workflow_somebody_terminates_delivers_what_it_ha
     assert "The keeper of the crew" in results(crew, "harbours", 2)[0].content, "its note is its result"
 
 
-async def test_workers_that_come_back_repeat_no_subagent_and_no_turn(
-    tmp_path: Path, redactor: PresidioRedactor
-) -> None:
+async def test_workers_that_come_back_repeat_no_subagent_and_no_turn(tmp_path: Path, redactor: Redactor) -> None:
     in_a_call = asyncio.Event()
 
     async def until_the_worker_stops(call: Call) -> None:
@@ -201,7 +197,7 @@ async def test_workers_that_come_back_repeat_no_subagent_and_no_turn(
 
 
 async def test_a_task_continues_as_new_while_its_agents_delegate_and_nothing_is_lost(
-    tmp_path: Path, redactor: PresidioRedactor
+    tmp_path: Path, redactor: Redactor
 ) -> None:
     crew = DelegatingCrew(scripts=FOUR)
     async with (
@@ -217,9 +213,7 @@ async def test_a_task_continues_as_new_while_its_agents_delegate_and_nothing_is_
     assert len(crew.calls) == len(set(crew.calls))
 
 
-async def test_an_edit_reaches_a_subagent_between_two_legs(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
-) -> None:
+async def test_an_edit_reaches_a_subagent_between_two_legs(server: Client, tmp_path: Path, redactor: Redactor) -> None:
     gate = Gate(Call("harbours.1", 2))
     crew = DelegatingCrew(before=gate, scripts=ONE)
     async with at_work(server, tmp_path, redactor, crew) as counter:
@@ -236,7 +230,7 @@ async def test_an_edit_reaches_a_subagent_between_two_legs(
 
 
 async def test_agents_whose_task_has_no_terms_for_it_do_not_delegate(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     crew = DelegatingCrew()
     async with at_work(server, tmp_path, redactor, crew) as counter:

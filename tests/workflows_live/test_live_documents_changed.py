@@ -10,7 +10,6 @@ from tests.readers import ANYONE
 from tests.running import Counter, Task, at_work, until, until_both_ask
 from tests.workflows_live.history import events, everything_written
 from tests.workflows_live.test_live_fork import FROM_WEIGH, done, fork
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.client.sessions import (
     GivenAgain,
     beside_known,
@@ -25,6 +24,7 @@ from waystation.domain.errors import BadInput
 from waystation.domain.signals import UPDATE_DOCUMENTS
 from waystation.domain.task import TaskPhase
 from waystation.domain.transcript import Message
+from waystation.ports import Redactor
 from workflows.task import TaskWorkflow
 
 STEPS = [step.id for step in CREW_PLAN.steps]
@@ -59,7 +59,7 @@ async def news(counter: Counter, task_id: str, agent: str) -> list[Message]:
 
 
 async def test_every_agent_hears_once_at_its_next_turn_and_a_fork_goes_on_with_what_is_new(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     gate = Gate(Call("harbours", 3), Call("tides", 3))
     folder = folder_with(tmp_path / "docs", pilot=NEWER, buoys="The buoys of the bar.\n")
@@ -96,7 +96,7 @@ async def test_every_agent_hears_once_at_its_next_turn_and_a_fork_goes_on_with_w
 
 
 async def test_an_agent_that_waits_for_money_is_not_woken_and_hears_of_it_when_it_goes_on(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     folder = folder_with(tmp_path / "docs", pilot=NEWER)
     crew = Crew()
@@ -118,7 +118,7 @@ async def test_an_agent_that_waits_for_money_is_not_woken_and_hears_of_it_when_i
 
 
 async def test_what_cannot_be_taken_is_refused_and_changes_nothing(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     gate = Gate(Call("harbours", 1))
     async with at_work(server, tmp_path, redactor, Crew(before=gate)) as counter:

@@ -9,11 +9,11 @@ from tests.readers import ANYONE
 from tests.running import Counter, at_work, dev_server, opened_store, request, until
 from tests.workflows_live.history import events
 from waystation.adapters.clock import utc_now
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.temporal.connect import Target
 from waystation.adapters.temporal.tasks import TaskRun, TemporalTasks
 from waystation.client.approvals import stored_view, with_spending
 from waystation.domain.task import TaskPhase, TaskProgress, task_id_of
+from waystation.ports import Redactor
 
 
 async def look(counter: Counter) -> TaskRun:
@@ -37,7 +37,7 @@ async def charged(counter: Counter) -> int:
 
 
 async def test_spending_within_a_leg_is_shown_and_does_not_fall_when_the_platform_goes_down_and_up(
-    tmp_path: Path, redactor: PresidioRedactor
+    tmp_path: Path, redactor: Redactor
 ) -> None:
     gate = Gate(Call("harbours", 4), Call("tides", 4))
     async with dev_server() as client:
@@ -70,7 +70,7 @@ async def test_spending_within_a_leg_is_shown_and_does_not_fall_when_the_platfor
 
 
 async def test_what_each_agent_does_is_told_by_heartbeats_without_an_event_in_history(
-    tmp_path: Path, redactor: PresidioRedactor
+    tmp_path: Path, redactor: Redactor
 ) -> None:
     gate = Gate(Call("harbours", 2), Call("tides", 2))
     async with dev_server() as client, at_work(client, tmp_path, redactor, Crew(before=gate)) as counter:

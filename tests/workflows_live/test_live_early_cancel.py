@@ -9,18 +9,18 @@ from tests.crew import Crew, terms
 from tests.readers import ANYONE
 from tests.running import opened_parts, working
 from tests.workflows_live.moving import admitted
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.budget import Account
 from waystation.domain.names import WORKFLOWS_QUEUE
 from waystation.domain.progress import progress_of
 from waystation.domain.task import TaskPhase
 from waystation.domain.task_state import TaskState
+from waystation.ports import Redactor
 from workflows.task import TaskWorkflow
 
 
 @pytest.mark.parametrize("forked", [False, True])
 async def test_a_task_that_is_cancelled_before_a_worker_saw_it_ends_with_a_report(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor, *, forked: bool
+    server: Client, tmp_path: Path, redactor: Redactor, *, forked: bool
 ) -> None:
     crew = Crew()
     async with opened_parts(tmp_path, redactor, crew) as parts:
@@ -43,7 +43,7 @@ async def test_a_task_that_is_cancelled_before_a_worker_saw_it_ends_with_a_repor
 
 
 async def test_a_fork_whose_state_is_not_in_the_store_fails_and_says_what_to_do(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with opened_parts(tmp_path, redactor, Crew()) as parts:
         start = (await admitted(parts.store, terms())).replace(forked=True)

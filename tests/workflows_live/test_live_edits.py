@@ -10,7 +10,6 @@ from tests.readers import ANYONE
 from tests.running import DOCUMENTS, Counter, Task, at_work, dev_server, until, until_both_ask
 from tests.unit.histories import prose
 from tests.workflows_live.history import details
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.domain.compaction.history import view
 from waystation.domain.compaction.legality import violations
@@ -18,7 +17,7 @@ from waystation.domain.compaction.outcome import TOO_LATE, ContextEdit, Status
 from waystation.domain.signals import EDIT_CONTEXT
 from waystation.domain.task import SourceDocument, TaskPhase, TaskProgress, TaskTerms
 from waystation.domain.transcript import Text
-from waystation.ports import ModelReply, ModelRequest
+from waystation.ports import ModelReply, ModelRequest, Redactor
 from waystation.testing import scripted_reply
 from workflows.task import TaskWorkflow
 
@@ -92,7 +91,7 @@ async def shown(counter: Counter, task: Task) -> tuple[str, ...]:
 
 
 async def test_a_context_is_edited_while_its_agent_waits_for_money_and_the_work_goes_on(
-    tmp_path: Path, redactor: PresidioRedactor
+    tmp_path: Path, redactor: Redactor
 ) -> None:
     """Without a cache: every step of the workflow replays all that came before it."""
     crew = Condensing()
@@ -146,7 +145,7 @@ async def test_a_context_is_edited_while_its_agent_waits_for_money_and_the_work_
 
 
 async def test_an_edit_waits_for_the_end_of_a_leg_and_comes_too_late_for_an_agent_that_delivers(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     gate = Gate(Call("write", 1))
     async with at_work(server, tmp_path, redactor, Crew(before=gate)) as counter:
@@ -173,9 +172,7 @@ async def test_an_edit_waits_for_the_end_of_a_leg_and_comes_too_late_for_an_agen
     assert [record.type for record in stored.records] == ["prompt_prefix"], "nothing was pinned"
 
 
-async def test_an_agent_that_was_edited_can_still_be_denied(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
-) -> None:
+async def test_an_agent_that_was_edited_can_still_be_denied(server: Client, tmp_path: Path, redactor: Redactor) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(under=tight())
         task = counter.task()

@@ -23,13 +23,13 @@ from tests.replay.test_replay import RECORDED, RELEASES, recorded
 from tests.running import KEY, SESSION, TENANT, Counter, Watched, at_work, dev_server, request, until
 from tests.workflows_live.encrypted import payloads, search_attributes
 from tests.workflows_live.history import events
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.temporal.codec import ENCODING, ENCRYPTED
 from waystation.domain import approvals, names
 from waystation.domain.budget import Account
 from waystation.domain.errors import WrongKey
 from waystation.domain.session import SessionStart
 from waystation.domain.task import TaskPhase, session_hash
+from waystation.ports import Redactor
 from waystation.settings import Settings
 from waystation.stores import data_converter, payload_codec
 from workers.sandbox import sandboxed
@@ -109,9 +109,7 @@ async def seen_by(server: Client, *workflow_ids: str) -> list[Message]:
 # ------------------------------------------------------------------------------------------------------ a whole task
 
 
-async def test_a_server_reads_nothing_of_a_whole_task(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
-) -> None:
+async def test_a_server_reads_nothing_of_a_whole_task(server: Client, tmp_path: Path, redactor: Redactor) -> None:
     encrypted = await client_with(server, WITH_KEY)
     bursts = Bursts(server)
     async with at_work(encrypted, tmp_path, redactor, Crew(before=bursts)) as counter:
@@ -134,7 +132,7 @@ async def test_a_server_reads_nothing_of_a_whole_task(
 
 
 async def test_search_attributes_hold_hashes_numbers_and_phases(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     encrypted = await client_with(server, WITH_KEY)
     async with at_work(encrypted, tmp_path, redactor, Crew()) as counter:

@@ -7,12 +7,12 @@ from temporalio.client import Client
 from tests.crew import SAID, Crew, terms
 from tests.readers import ANYONE
 from tests.running import Counter, opened_parts, request, working
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.agents.archive import as_records
 from waystation.client.sessions import documents_of_session
 from waystation.domain.leg import RunRef
 from waystation.domain.signals import EditInput
 from waystation.domain.task import session_hash, task_id_of, tenant_hash
+from waystation.ports import Redactor
 
 
 def asking(counter_store: str, tenant: str, session: str) -> RunRef:
@@ -28,7 +28,7 @@ def asking(counter_store: str, tenant: str, session: str) -> RunRef:
 
 
 async def test_a_follow_up_is_told_of_earlier_tasks_and_recalls_their_reports_and_findings(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with opened_parts(tmp_path, redactor, Crew()) as parts, working(server, parts):
         counter = Counter(server, parts.store)
@@ -59,7 +59,7 @@ async def test_a_follow_up_is_told_of_earlier_tasks_and_recalls_their_reports_an
 
 
 async def test_team_memory_widens_recall_to_the_tenant_with_the_session_named_and_to_no_other_tenant(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with opened_parts(tmp_path, redactor, Crew()) as parts, working(server, parts):
         counter = Counter(server, parts.store)

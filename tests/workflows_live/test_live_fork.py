@@ -8,13 +8,13 @@ from temporalio.client import Client
 from tests.crew import CALL_TOKENS, MOVES, RESEARCH_TOKENS, WORK_TOKENS, Call, Crew, terms, tight
 from tests.readers import ANYONE
 from tests.running import Counter, at_work, dev_server, opened_parts, request, until, until_both_ask, working
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.client.sessions import ForkWish, register_fork
 from waystation.domain.amount import Limit
 from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.domain.errors import BadInput, RequestConflict
 from waystation.domain.signals import TELL
 from waystation.domain.task import Reused, TaskPhase, TaskProgress, TaskRow, task_id_of
+from waystation.ports import Redactor
 from waystation.settings import Settings
 from workflows.task import TaskWorkflow
 
@@ -36,7 +36,7 @@ async def done(counter: Counter, row: TaskRow) -> TaskProgress:
 
 
 async def test_a_fork_pays_only_for_the_step_that_begins_anew_and_for_what_builds_on_it(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     crew = Crew()
     async with at_work(server, tmp_path, redactor, crew) as counter:
@@ -74,9 +74,7 @@ async def test_a_fork_pays_only_for_the_step_that_begins_anew_and_for_what_build
     assert "citations were checked against the documents, and hold." in report
 
 
-async def test_a_fork_of_a_fork_names_who_paid_for_what(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
-) -> None:
+async def test_a_fork_of_a_fork_names_who_paid_for_what(server: Client, tmp_path: Path, redactor: Redactor) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(under=terms())
         first = (await counter.task().result()).task_id
@@ -94,7 +92,7 @@ async def test_a_fork_of_a_fork_names_who_paid_for_what(
 
 
 async def test_a_fork_of_a_cancelled_task_does_what_was_not_finished_also_where_temporal_has_forgotten_it(
-    tmp_path: Path, redactor: PresidioRedactor
+    tmp_path: Path, redactor: Redactor
 ) -> None:
     crew = Crew()
     async with opened_parts(tmp_path, redactor, crew) as parts:
@@ -127,7 +125,7 @@ async def test_a_fork_of_a_cancelled_task_does_what_was_not_finished_also_where_
 
 
 async def test_what_cannot_be_forked_is_refused_and_stores_nothing(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(under=tight())

@@ -9,13 +9,12 @@ from temporalio.client import Client
 
 from tests.crew import CREW_PLAN, MOVES, Crew, terms
 from tests.running import at_work
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.agents import roles as prompts
 from waystation.domain import roles
 from waystation.domain.plan import Plan, Step, plan_errors
 from waystation.domain.roles import RoleSpec
 from waystation.domain.task import TaskPhase
-from waystation.ports import ModelReply, ModelRequest
+from waystation.ports import ModelReply, ModelRequest, Redactor
 from waystation.settings import Settings
 
 CHECKING = RoleSpec(
@@ -54,7 +53,7 @@ def _one_row_and_one_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_fourth_role_is_planned_works_with_its_own_tools_and_prompt_and_is_read(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     crew = Listening()
     async with at_work(server, tmp_path, redactor, crew) as counter:

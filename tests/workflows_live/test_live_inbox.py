@@ -11,8 +11,8 @@ from tests.attacks.test_attacks_pages import ACCESS, BEARER, COOKIES, HERE, serv
 from tests.crew import Call, Crew, tight
 from tests.running import at_work, until_both_ask
 from tests.workflows_live.test_live_encrypted import WITH_KEY, client_with
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.client import Client
+from waystation.ports import Redactor
 from waystation.serve.access import SignIn
 from waystation.serve.principals import ApiKeys
 from waystation.settings import Settings
@@ -42,7 +42,7 @@ class Held:
 
 
 async def test_several_requests_are_answered_by_one_confirmation_and_each_outcome_is_told(
-    server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+    server: TemporalClient, tmp_path: Path, redactor: Redactor, outside: Settings
 ) -> None:
     held = Held()
     async with at_work(server, tmp_path, redactor, Crew(before=held)) as counter, served(outside) as asking:
@@ -77,7 +77,7 @@ async def test_several_requests_are_answered_by_one_confirmation_and_each_outcom
 
 
 async def test_several_requests_of_a_task_are_denied_in_one_moment(
-    server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+    server: TemporalClient, tmp_path: Path, redactor: Redactor, outside: Settings
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter, served(outside) as asking:
         await counter.submit(under=tight())
@@ -92,7 +92,7 @@ async def test_several_requests_of_a_task_are_denied_in_one_moment(
 
 
 async def test_where_approvers_are_named_nobody_else_answers_however_they_come(
-    server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+    server: TemporalClient, tmp_path: Path, redactor: Redactor, outside: Settings
 ) -> None:
     held, named = Held(), WITH_KEY.replace(approvers=("Ada Lovelace",))
     mine = outside.replace(key=WITH_KEY.key)

@@ -12,10 +12,10 @@ from tests.readers import ANYONE
 from tests.running import Counter, at_work, dev_server, opened_parts, request, until, working
 from tests.workflows_live.history import events, everything_written, kinds
 from waystation.adapters.clock import utc_now
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.leg import Finished, LegRequest, RunRef
 from waystation.domain.task import TaskPhase, TaskRef, TaskRow, task_id_of
+from waystation.ports import Redactor
 from waystation.testing import PlainRedactor
 from workers.parts import Parts
 from workflows.task import TaskWorkflow
@@ -31,7 +31,7 @@ async def first_leg(parts: Parts) -> LegRequest:
     return LegRequest(run=run, leg=1, limit=Limit(tokens=50_000), terms=terms().agent)
 
 
-async def test_an_attempt_that_was_given_up_writes_nothing_more(tmp_path: Path, redactor: PresidioRedactor) -> None:
+async def test_an_attempt_that_was_given_up_writes_nothing_more(tmp_path: Path, redactor: Redactor) -> None:
     gate = Gate(Call("harbours", 2))
     crew = Crew(before=gate)
     async with opened_parts(tmp_path, redactor, crew) as parts:
@@ -91,7 +91,7 @@ async def test_a_task_continues_as_new_only_when_every_agent_is_back(tmp_path: P
 
 
 async def test_a_stopping_worker_ends_its_legs_at_a_turn_and_another_one_goes_on(
-    tmp_path: Path, redactor: PresidioRedactor
+    tmp_path: Path, redactor: Redactor
 ) -> None:
     in_a_call = asyncio.Event()
 

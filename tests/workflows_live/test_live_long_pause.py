@@ -6,18 +6,18 @@ from pathlib import Path
 from tests.crew import WORK_TOKENS, Crew, tight
 from tests.running import opened_parts, until, working
 from tests.workflows_live.moving import admitted, moving_server
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Amount
 from waystation.domain.approvals import APPROVE_BUDGET
 from waystation.domain.names import WORKFLOWS_QUEUE
 from waystation.domain.task import TaskPhase
+from waystation.ports import Redactor
 from workflows.task import TaskWorkflow
 
 MONTH = timedelta(days=30)
 
 
 async def test_a_task_that_waited_a_month_for_its_approval_goes_on_and_finishes(
-    tmp_path: Path, redactor: PresidioRedactor
+    tmp_path: Path, redactor: Redactor
 ) -> None:
     crew = Crew()
     async with moving_server() as server, opened_parts(tmp_path, redactor, crew) as parts:

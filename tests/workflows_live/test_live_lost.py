@@ -12,11 +12,11 @@ from temporalio.service import RPCError, RPCStatusCode
 from tests.crew import TIGHT_BUDGET, WORK_TOKENS, Call, Crew, Gate, tight
 from tests.running import Counter, Task, at_work, dev_server, until, until_both_ask
 from tests.workflows_live.history import events
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain import approvals
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Account
 from waystation.domain.task import TaskPhase
+from waystation.ports import Redactor
 from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow
 
@@ -61,7 +61,7 @@ async def lose(client: Client, task: Task) -> None:
 
 
 async def test_a_task_that_is_set_back_to_its_beginning_pays_no_reply_again(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     crew = Crew()
     async with at_work(server, tmp_path, redactor, crew) as counter:
@@ -92,7 +92,7 @@ async def test_a_task_that_is_set_back_to_its_beginning_pays_no_reply_again(
 
 
 async def test_a_task_that_is_set_back_after_its_end_ends_the_same_and_settles_once(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     crew = Crew()
     async with at_work(server, tmp_path, redactor, crew) as counter:
@@ -107,9 +107,7 @@ async def test_a_task_that_is_set_back_after_its_end_ends_the_same_and_settles_o
     assert settled == Account(limit=Limit(), spent=Amount(tokens=WORK_TOKENS))
 
 
-async def test_a_task_that_temporal_has_lost_gives_its_reservation_back(
-    tmp_path: Path, redactor: PresidioRedactor
-) -> None:
+async def test_a_task_that_temporal_has_lost_gives_its_reservation_back(tmp_path: Path, redactor: Redactor) -> None:
     gate = Gate(Call("harbours", 2), Call("tides", 2))
     async with dev_server(LONG_IS) as client, at_work(client, tmp_path, redactor, Crew(before=gate)) as counter:
         await counter.limit(SESSION_LIMIT)

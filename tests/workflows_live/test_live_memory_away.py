@@ -14,13 +14,13 @@ from tests.qdrant_server import QdrantStub, running_qdrant
 from tests.readers import ANYONE
 from tests.running import TENANT, Counter, opened_parts, until_both_ask, working
 from tests.workflows_live.test_live_edits import LONG, Condensing, edited, paused_terms, progress_of
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.qdrant.collection import QdrantServer
 from waystation.adapters.qdrant.server import QdrantServerMemory, ServerPatience
 from waystation.cli.main import run
 from waystation.domain.approvals import APPROVE_BUDGET
 from waystation.domain.compaction.outcome import Status
 from waystation.domain.task import TaskPhase
+from waystation.ports import Redactor
 
 QUICK = ServerPatience(timeout_s=0.5, pauses_s=(0.01,))
 
@@ -43,7 +43,7 @@ async def test_the_task_ends_well_and_the_passages_arrive_afterwards_once(
     stops: Callable[[QdrantStub], None],
     server: Client,
     tmp_path: Path,
-    redactor: PresidioRedactor,
+    redactor: Redactor,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:

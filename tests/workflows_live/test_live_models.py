@@ -8,9 +8,9 @@ from tests.crew import CREW_PRICE, FINDING, Call, Move
 from tests.delegating import HAND_IN, DelegatingCrew, delegate, delegating
 from tests.readers import ANYONE
 from tests.running import at_work
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.models import THINKING_PART, Working
 from waystation.domain.task import TaskPhase, TaskTerms
+from waystation.ports import Redactor
 
 ASIDE = 1_500
 ANALYST = Working("analyst", "max", ASIDE)
@@ -39,7 +39,7 @@ def by_role(**working: Working) -> TaskTerms:
 
 
 async def test_each_model_works_for_its_role_and_stands_on_the_bill_with_what_it_did(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     crew = DelegatingCrew(scripts=SCRIPTS)
     async with at_work(server, tmp_path, redactor, crew) as counter:

@@ -9,12 +9,12 @@ from temporalio.client import Client
 from tests.crew import CALL_TOKENS, MOVES, SHARE, TIGHT_BUDGET, WORK_TOKENS, Call, Crew, Gate, in_dollars, terms, tight
 from tests.running import Counter, at_work, until
 from tests.workflows_live.history import events, kinds
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain import approvals, names
 from waystation.domain.amount import Amount, Limit, amount_text
 from waystation.domain.budget import Mode
 from waystation.domain.details import grant_fields, limit_fields
 from waystation.domain.task import TaskPhase, TaskProgress, TaskTerms
+from waystation.ports import Redactor
 from workflows.task import TaskWorkflow
 
 Unit = Callable[[TaskTerms], TaskTerms]
@@ -60,7 +60,7 @@ def spent_all(progress: TaskProgress) -> int:
 
 @units
 async def test_in_mode_hard_an_agent_gets_no_more_than_its_share_also_where_task_and_session_have_some(
-    unit: Unit, server: Client, tmp_path: Path, redactor: PresidioRedactor
+    unit: Unit, server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     gate = Gate(Call("plan", 1))
     async with at_work(server, tmp_path, redactor, Crew(before=gate)) as counter:
@@ -80,7 +80,7 @@ async def test_in_mode_hard_an_agent_gets_no_more_than_its_share_also_where_task
 @units
 @pytest.mark.parametrize("mode", [Mode.SOFT, Mode.APPROVAL])
 async def test_an_agent_goes_on_with_what_its_task_has_left(
-    unit: Unit, mode: Mode, server: Client, tmp_path: Path, redactor: PresidioRedactor
+    unit: Unit, mode: Mode, server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(under=unit(terms(agent_budget=SHARE, mode=mode)))
@@ -95,7 +95,7 @@ async def test_an_agent_goes_on_with_what_its_task_has_left(
 @units
 @pytest.mark.parametrize("mode", [Mode.SOFT, Mode.APPROVAL])
 async def test_an_agent_goes_on_with_what_its_session_has_left(
-    unit: Unit, mode: Mode, server: Client, tmp_path: Path, redactor: PresidioRedactor
+    unit: Unit, mode: Mode, server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     gate = Gate(Call("plan", 1))
     async with at_work(server, tmp_path, redactor, Crew(before=gate)) as counter:
@@ -111,7 +111,7 @@ async def test_an_agent_goes_on_with_what_its_session_has_left(
 
 @units
 async def test_in_mode_soft_an_agent_delivers_what_it_has_when_everything_is_spent_and_nobody_is_asked(
-    unit: Unit, server: Client, tmp_path: Path, redactor: PresidioRedactor
+    unit: Unit, server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(under=unit(tight(Mode.SOFT)))
@@ -125,7 +125,7 @@ async def test_in_mode_soft_an_agent_delivers_what_it_has_when_everything_is_spe
 
 
 async def test_in_mode_soft_the_writer_still_has_its_reserve_when_research_has_spent_the_rest_and_a_report_is_stored(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     reserve = Amount(tokens=CALL_TOKENS * (len(MOVES["submit_report"]) + 1))
     budget = WORK_TOKENS - 4 * CALL_TOKENS
@@ -147,7 +147,7 @@ async def test_in_mode_soft_the_writer_still_has_its_reserve_when_research_has_s
 
 @units
 async def test_in_mode_approval_an_agent_draws_first_and_then_asks_in_the_unit_that_it_lacks(
-    unit: Unit, server: Client, tmp_path: Path, redactor: PresidioRedactor
+    unit: Unit, server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     share, spare = 2_000, 1_000
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
@@ -175,7 +175,7 @@ async def test_in_mode_approval_an_agent_draws_first_and_then_asks_in_the_unit_t
 
 
 async def test_an_answer_in_another_unit_than_was_asked_for_is_refused_where_people_see_it(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(under=in_dollars(tight()))

@@ -20,7 +20,6 @@ from tests.unit.notice_values import ASKED as TOLD
 from tests.webhook_server import HANG, SECRET, Answer, WebhookServer, payload, running_webhook
 from tests.workflows_live.history import events, everything_written, kinds
 from waystation.adapters.hooks import Messages, Webhook
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.store.sql_store import SqlStore
 from waystation.domain.approvals import APPROVE_BUDGET
 from waystation.domain.continuation import TaskStart
@@ -28,6 +27,7 @@ from waystation.domain.decisions import Unattended
 from waystation.domain.errors import ModelRejected
 from waystation.domain.names import WORKFLOWS_QUEUE
 from waystation.domain.task import TaskPhase, TaskRef
+from waystation.ports import Redactor
 from waystation.settings import Settings
 from workers.queues import DEV_TIMING, Workshop, workflows_worker
 from workers.sandbox import sandboxed
@@ -78,7 +78,7 @@ async def ended(client: Client, delivery_ids: list[JsonValue]) -> None:
 
 @pytest.mark.parametrize("runner", RUNNERS)
 async def test_a_task_that_pauses_and_finishes_tells_of_each_event_once_also_when_the_webhook_fails_first(
-    runner: str, server: Client, tmp_path: Path, redactor: PresidioRedactor
+    runner: str, server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with (
         running_webhook(Answer(500), Answer(429, {"Retry-After": "1"}), Answer()) as webhook,
@@ -104,7 +104,7 @@ async def test_a_task_that_pauses_and_finishes_tells_of_each_event_once_also_whe
 
 
 async def test_workers_that_start_again_tell_what_could_not_be_told_and_nothing_twice(
-    tmp_path: Path, redactor: PresidioRedactor
+    tmp_path: Path, redactor: Redactor
 ) -> None:
     port = free_port()
     nobody = WebhookServer([], f"http://127.0.0.1:{port}/services/{SECRET}")
@@ -194,9 +194,7 @@ async def test_the_server_knows_who_took_a_notice_while_another_has_not_answered
         await handle.result()
 
 
-async def test_a_webhook_that_is_dead_holds_no_task_back(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
-) -> None:
+async def test_a_webhook_that_is_dead_holds_no_task_back(server: Client, tmp_path: Path, redactor: Redactor) -> None:
     nobody = WebhookServer([], f"http://127.0.0.1:{free_port()}/services/{SECRET}")
     async with at_work(server, tmp_path, redactor, Crew(), settings=telling(nobody)) as counter:
         await pause(counter)
@@ -206,7 +204,7 @@ async def test_a_webhook_that_is_dead_holds_no_task_back(
 
 
 async def test_a_webhook_that_refuses_shows_in_its_own_workflow_and_fails_no_task(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor, caplog: pytest.LogCaptureFixture
+    server: Client, tmp_path: Path, redactor: Redactor, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with (
         running_webhook(Answer(404)) as webhook,
@@ -230,7 +228,7 @@ async def test_a_webhook_that_refuses_shows_in_its_own_workflow_and_fails_no_tas
     assert "never retrieved" not in caplog.text
 
 
-async def test_a_deadline_that_passes_is_told(server: Client, tmp_path: Path, redactor: PresidioRedactor) -> None:
+async def test_a_deadline_that_passes_is_told(server: Client, tmp_path: Path, redactor: Redactor) -> None:
     decided = tight().replace(unattended=Unattended(answer_within=timedelta(milliseconds=200)))
     async with (
         running_webhook() as webhook,
@@ -246,7 +244,7 @@ async def test_a_deadline_that_passes_is_told(server: Client, tmp_path: Path, re
 
 
 async def test_an_overdue_request_is_told_once_also_when_its_task_continues_as_new(
-    tmp_path: Path, redactor: PresidioRedactor
+    tmp_path: Path, redactor: Redactor
 ) -> None:
     decided = tight().replace(unattended=Unattended(answer_within=timedelta(milliseconds=200), then="wait"))
     async with (
@@ -271,7 +269,7 @@ async def test_an_overdue_request_is_told_once_also_when_its_task_continues_as_n
     assert webhook.told == expected
 
 
-async def test_a_cancelled_task_is_told(server: Client, tmp_path: Path, redactor: PresidioRedactor) -> None:
+async def test_a_cancelled_task_is_told(server: Client, tmp_path: Path, redactor: Redactor) -> None:
     async with (
         running_webhook() as webhook,
         at_work(server, tmp_path, redactor, Crew(), settings=telling(webhook)) as counter,
@@ -285,9 +283,7 @@ async def test_a_cancelled_task_is_told(server: Client, tmp_path: Path, redactor
     assert payload(webhook.taken[-1])["phase"] == "cancelled"
 
 
-async def test_a_failed_task_is_told_with_the_reason(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
-) -> None:
+async def test_a_failed_task_is_told_with_the_reason(server: Client, tmp_path: Path, redactor: Redactor) -> None:
     async def fail(call: Call) -> None:
         raise ModelRejected("there is no such model")
 
@@ -305,7 +301,7 @@ async def test_a_failed_task_is_told_with_the_reason(
 
 
 async def test_a_task_whose_end_cannot_be_stored_is_told_as_failed(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with (
         running_webhook() as webhook,
@@ -323,7 +319,7 @@ async def test_a_task_whose_end_cannot_be_stored_is_told_as_failed(
 
 
 async def test_the_secret_of_the_webhook_is_in_no_history_and_no_log(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor, caplog: pytest.LogCaptureFixture
+    server: Client, tmp_path: Path, redactor: Redactor, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     async with (
@@ -341,7 +337,7 @@ async def test_the_secret_of_the_webhook_is_in_no_history_and_no_log(
     assert SECRET not in "".join(record.getMessage() for record in caplog.records if record.name != "aiohttp.access")
 
 
-async def test_without_a_webhook_nothing_is_started(server: Client, tmp_path: Path, redactor: PresidioRedactor) -> None:
+async def test_without_a_webhook_nothing_is_started(server: Client, tmp_path: Path, redactor: Redactor) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit()
         await counter.task().result()

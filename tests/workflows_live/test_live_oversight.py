@@ -10,12 +10,12 @@ from tests.crew import CALL_TOKENS, WORK_TOKENS, Call, Move, terms
 from tests.overseeing import ADDED, FAULTY, GOOD, IMPOSSIBLE, KEPT, OverseenCrew, overseen
 from tests.readers import ANYONE
 from tests.running import Counter, at_work, dev_server, until
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN
 from waystation.domain.budget import Mode
 from waystation.domain.errors import ModelRejected
 from waystation.domain.signals import EditInput
 from waystation.domain.task import TaskPhase, TaskProgress
+from waystation.ports import Redactor
 from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow
 
@@ -42,7 +42,7 @@ def of(crew: OverseenCrew, step: str) -> int:
 
 
 async def test_a_step_that_a_revision_adds_is_done_before_what_needs_it(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     crew = OverseenCrew(revisions=[ADDED])
     async with at_work(server, tmp_path, redactor, crew) as counter:
@@ -85,7 +85,7 @@ async def asked_about_the_revision(counter: Counter) -> TaskProgress:
 
 @pytest.mark.parametrize("agrees", [True, False])
 async def test_a_revision_that_may_cost_much_waits_for_a_person_and_denied_the_plan_stays_as_it_was(
-    agrees: bool, server: Client, tmp_path: Path, redactor: PresidioRedactor
+    agrees: bool, server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     crew = OverseenCrew(revisions=[ADDED])
     async with at_work(server, tmp_path, redactor, crew) as counter:
@@ -117,7 +117,7 @@ async def test_a_revision_that_may_cost_much_waits_for_a_person_and_denied_the_p
     ids=["kept", "impossible", "repaired"],
 )
 async def test_a_plan_may_be_kept_and_an_impossible_revision_changes_nothing(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor, moves: list[Move], calls: int, notes: int
+    server: Client, tmp_path: Path, redactor: Redactor, moves: list[Move], calls: int, notes: int
 ) -> None:
     crew = OverseenCrew(revisions=moves)
     async with at_work(server, tmp_path, redactor, crew) as counter:
@@ -133,7 +133,7 @@ async def test_a_plan_may_be_kept_and_an_impossible_revision_changes_nothing(
 
 @pytest.mark.parametrize(("reviews", "faults"), [([FAULTY, GOOD], (3, 0)), ([FAULTY], (3, 1))])
 async def test_a_report_goes_back_with_its_faults_and_what_stays_is_told(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor, reviews: list[Move], faults: tuple[int, int]
+    server: Client, tmp_path: Path, redactor: Redactor, reviews: list[Move], faults: tuple[int, int]
 ) -> None:
     crew = OverseenCrew(reviews=reviews)
     async with at_work(server, tmp_path, redactor, crew) as counter:
@@ -154,7 +154,7 @@ async def test_a_report_goes_back_with_its_faults_and_what_stays_is_told(
 
 
 async def test_too_little_money_leaves_the_plan_and_the_report_as_they_are(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     crew = OverseenCrew(revisions=[ADDED], reviews=[FAULTY])
     async with at_work(server, tmp_path, redactor, crew) as counter:
@@ -168,9 +168,7 @@ async def test_too_little_money_leaves_the_plan_and_the_report_as_they_are(
     assert (ended.phase, "# Pilotage" in report) == (TaskPhase.PARTIAL, True)
 
 
-async def test_a_model_that_fails_for_good_fails_no_task(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
-) -> None:
+async def test_a_model_that_fails_for_good_fails_no_task(server: Client, tmp_path: Path, redactor: Redactor) -> None:
     async def refusing(call: Call) -> None:
         if call.step in {"revision", "review"}:
             raise ModelRejected("no such model")
@@ -186,9 +184,7 @@ async def test_a_model_that_fails_for_good_fails_no_task(
     )
 
 
-async def test_a_task_that_continues_as_new_in_between_is_looked_over_once(
-    tmp_path: Path, redactor: PresidioRedactor
-) -> None:
+async def test_a_task_that_continues_as_new_in_between_is_looked_over_once(tmp_path: Path, redactor: Redactor) -> None:
     crew = OverseenCrew(revisions=[ADDED], reviews=[FAULTY, GOOD])
     async with (
         dev_server("limit.historyCount.suggestContinueAsNew=20", cached=False) as server,
@@ -206,7 +202,7 @@ async def test_a_task_that_continues_as_new_in_between_is_looked_over_once(
 
 
 async def test_a_rewound_task_keeps_its_newest_plan_and_is_reviewed_anew(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     crew = OverseenCrew(revisions=[ADDED])
     async with at_work(server, tmp_path, redactor, crew) as counter:

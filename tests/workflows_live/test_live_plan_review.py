@@ -13,7 +13,6 @@ from tests.crew import CREW_PLAN, Crew, terms
 from tests.readers import ANYONE
 from tests.running import Counter, at_work, dev_server, printed, until
 from waystation.adapters.clock import utc_now
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.cli import follow
 from waystation.client import Client as Waystation
 from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN
@@ -22,6 +21,7 @@ from waystation.domain.errors import BadInput
 from waystation.domain.plan import Plan
 from waystation.domain.task import TaskPhase, TaskProgress
 from waystation.files import plan_file
+from waystation.ports import Redactor
 from waystation.settings import Settings
 from workflows.task import TaskWorkflow
 
@@ -43,7 +43,7 @@ async def kept(counter: Counter, plan: Plan) -> str:
 
 
 async def test_no_step_begins_until_a_person_has_agreed_to_the_plan(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     crew = Crew()
     async with at_work(server, tmp_path, redactor, crew) as counter:
@@ -60,7 +60,7 @@ async def test_no_step_begins_until_a_person_has_agreed_to_the_plan(
 
 
 async def test_a_plan_that_a_person_sends_takes_the_place_of_the_one_that_waits(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     steps = {step.id: step for step in CREW_PLAN.steps}
     fewer = (
@@ -95,7 +95,7 @@ async def test_a_plan_that_a_person_sends_takes_the_place_of_the_one_that_waits(
 
 
 async def test_agents_start_with_the_shares_that_a_person_gave_and_shares_over_the_budget_are_refused(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+    server: Client, tmp_path: Path, redactor: Redactor, outside: Settings
 ) -> None:
     def sharing(*shares: str) -> Plan:
         steps = zip(CREW_PLAN.steps, shares, strict=True)
@@ -133,7 +133,7 @@ def not_worked_on(progress: TaskProgress, decision: str) -> None:
 
 
 async def test_a_plan_that_is_denied_ends_the_task_before_its_steps(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(under=REVIEWED)
@@ -143,7 +143,7 @@ async def test_a_plan_that_is_denied_ends_the_task_before_its_steps(
 
 
 async def test_a_plan_that_nobody_answers_until_the_deadline_ends_the_task_before_its_steps(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(under=REVIEWED.replace(unattended=Unattended(answer_within=timedelta(milliseconds=200))))
@@ -151,7 +151,7 @@ async def test_a_plan_that_nobody_answers_until_the_deadline_ends_the_task_befor
 
 
 async def test_a_plan_whose_deadline_passed_waits_on_where_it_was_told_to(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(
@@ -172,7 +172,7 @@ async def test_a_plan_whose_deadline_passed_waits_on_where_it_was_told_to(
 
 
 async def test_a_task_that_is_cancelled_while_its_plan_waits_ends_without_its_steps(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(under=REVIEWED)
@@ -187,7 +187,7 @@ async def test_a_task_that_is_cancelled_while_its_plan_waits_ends_without_its_st
 
 
 async def test_a_plan_waits_through_the_end_of_its_workers_and_of_its_history(
-    tmp_path: Path, redactor: PresidioRedactor
+    tmp_path: Path, redactor: Redactor
 ) -> None:
     async with dev_server("limit.historyCount.suggestContinueAsNew=10") as server:
         async with at_work(server, tmp_path, redactor, Crew()) as counter:
@@ -215,7 +215,7 @@ async def test_a_plan_waits_through_the_end_of_its_workers_and_of_its_history(
 async def test_a_person_reads_the_plan_with_its_shares_and_sends_another_from_a_terminal(
     server: Client,
     tmp_path: Path,
-    redactor: PresidioRedactor,
+    redactor: Redactor,
     terminal: Settings,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -264,7 +264,7 @@ async def test_who_edits_a_plan_that_another_has_answered_meanwhile_hears_of_it_
     signal: str,
     server: Client,
     tmp_path: Path,
-    redactor: PresidioRedactor,
+    redactor: Redactor,
     terminal: Settings,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -294,7 +294,7 @@ async def test_who_edits_a_plan_that_another_has_answered_meanwhile_hears_of_it_
 async def test_a_prompt_goes_on_by_itself_when_somebody_else_has_answered(
     server: Client,
     tmp_path: Path,
-    redactor: PresidioRedactor,
+    redactor: Redactor,
     outside: Settings,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -25,13 +25,12 @@ from waystation.adapters.anthropic.messages_server import (
     streamed,
 )
 from waystation.adapters.anthropic.model import anthropic_model
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.agents.charges import MOST_UNANSWERED
 from waystation.domain.amount import Amount
 from waystation.domain.approvals import APPROVE_BUDGET
 from waystation.domain.budget import Mode
 from waystation.domain.task import TaskPhase, TaskProgress, TaskTerms
-from waystation.ports import ModelReply, ModelRequest, StopReason
+from waystation.ports import ModelReply, ModelRequest, Redactor, StopReason
 from waystation.testing import scripted_reply
 from workflows.task import TaskWorkflow
 
@@ -126,7 +125,7 @@ WHOLE, PARTIAL = TaskPhase.DONE, TaskPhase.PARTIAL
     ids=["no count", "no usage", "no cache fields", "another model", "all at once"],
 )
 async def test_a_task_ends_with_a_report_within_its_budget_at_an_endpoint_with_gaps(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor, gaps: tuple[Gap, ...], phase: TaskPhase
+    server: Client, tmp_path: Path, redactor: Redactor, gaps: tuple[Gap, ...], phase: TaskPhase
 ) -> None:
     endpoint = Endpoint(frozenset(gaps))
     async with at_work(server, tmp_path, redactor, endpoint) as counter:
@@ -154,7 +153,7 @@ async def progress_of(counter: Counter) -> TaskProgress:
 
 
 async def test_what_another_attempt_cannot_change_is_asked_once_and_the_agent_delivers_what_it_has(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     provider = Provider(
         {
@@ -182,7 +181,7 @@ async def test_what_another_attempt_cannot_change_is_asked_once_and_the_agent_de
 
 
 async def test_what_may_pass_is_asked_again_until_it_has_and_every_reply_is_paid_once(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     provider = Provider(
         {
@@ -211,7 +210,7 @@ async def test_what_may_pass_is_asked_again_until_it_has_and_every_reply_is_paid
 
 
 async def test_the_delay_that_the_provider_names_is_when_its_call_is_made_again(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     closed = refused(429, "rate_limit_error", headers={"retry-after": str(TEN_HOURS)})
     provider = Provider({Call("plan", 1): [closed]})
@@ -231,7 +230,7 @@ async def test_the_delay_that_the_provider_names_is_when_its_call_is_made_again(
 
 
 async def test_a_refusal_and_a_content_filter_end_the_leg_with_what_there_is_and_are_not_asked_again(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     provider = Provider(
         {
@@ -262,7 +261,7 @@ BROKEN = [refused(500, "api_error", headers=SOON)] * MOST_UNANSWERED
 
 
 async def test_an_endpoint_that_brings_no_reply_pauses_the_task_with_the_cause_and_an_answer_makes_it_go_on(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     provider = Provider({Call("plan", 1): [*BROKEN], Call("research-1", 1): [*BROKEN]})
     async with at_work(server, tmp_path, redactor, provider) as counter:
@@ -283,7 +282,7 @@ async def test_an_endpoint_that_brings_no_reply_pauses_the_task_with_the_cause_a
 
 
 async def test_where_nobody_is_asked_a_broken_endpoint_ends_the_step_and_the_report_names_the_cause(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     provider = Provider({Call("weigh", 1): [*BROKEN]})
     async with at_work(server, tmp_path, redactor, provider) as counter:
@@ -302,7 +301,7 @@ async def test_where_nobody_is_asked_a_broken_endpoint_ends_the_step_and_the_rep
     ids=["status 402", "no credit"],
 )
 async def test_a_provider_that_wants_money_pauses_the_task_and_an_answer_makes_that_call_again(
-    answer: httpx2.Response, server: Client, tmp_path: Path, redactor: PresidioRedactor
+    answer: httpx2.Response, server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     provider = Provider({Call("weigh", 1): [answer]})
     async with at_work(server, tmp_path, redactor, provider) as counter:

@@ -8,7 +8,6 @@ from temporalio.client import Client as TemporalClient
 from tests.crew import ASKED, CALL_TOKENS, SAID, SHARE, Call, Crew, Gate, tight
 from tests.running import TENANT, at_work, dev_server, until_both_ask
 from tests.workflows_live.history import details
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.temporal.connect import person_identity
 from waystation.client import Client
 from waystation.domain.agent_run import Outlook
@@ -18,11 +17,12 @@ from waystation.domain.budget import Mode
 from waystation.domain.errors import BadInput
 from waystation.domain.task import TaskPhase
 from waystation.domain.work import Made
+from waystation.ports import Redactor
 from waystation.settings import Settings
 
 
 async def test_a_request_estimates_what_the_money_buys_and_counts_what_there_is(
-    server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor
+    server: TemporalClient, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(under=tight())
@@ -48,7 +48,7 @@ async def test_a_request_estimates_what_the_money_buys_and_counts_what_there_is(
 
 
 async def test_the_draft_is_what_ending_the_task_delivers_and_is_stored_nowhere(
-    server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+    server: TemporalClient, tmp_path: Path, redactor: Redactor, outside: Settings
 ) -> None:
     gate = Gate(Call("plan", 1))
     async with (
@@ -84,7 +84,7 @@ def body(report: str) -> str:
 
 
 async def test_a_draft_can_be_read_while_no_worker_runs(
-    server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+    server: TemporalClient, tmp_path: Path, redactor: Redactor, outside: Settings
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(under=tight())
@@ -100,7 +100,7 @@ async def test_a_draft_can_be_read_while_no_worker_runs(
 
 
 async def test_it_is_told_where_answers_were_sent_from_also_to_earlier_runs_of_the_workflow(
-    tmp_path: Path, redactor: PresidioRedactor, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, redactor: Redactor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with dev_server("limit.historyCount.suggestContinueAsNew=30") as server:
         address = server.service_client.config.target_host
@@ -128,7 +128,7 @@ async def test_it_is_told_where_answers_were_sent_from_also_to_earlier_runs_of_t
 
 @pytest.mark.parametrize("mode", list(Mode))
 async def test_in_every_mode_it_is_noted_once_that_an_agent_has_nearly_spent_its_budget(
-    mode: Mode, tmp_path: Path, redactor: PresidioRedactor
+    mode: Mode, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with (
         dev_server("limit.historyCount.suggestContinueAsNew=30") as server,

@@ -8,7 +8,6 @@ from temporalio.client import Client, WorkflowFailureError
 from tests.crew import CALL_TOKENS, MOVES, WORK_TOKENS, Call, Crew, Gate, terms, tight
 from tests.readers import ANYONE
 from tests.running import Counter, at_work, until, until_both_ask
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.domain.compaction.history import view
@@ -17,6 +16,7 @@ from waystation.domain.compaction.outcome import ContextEdit
 from waystation.domain.errors import BadInput
 from waystation.domain.signals import EDIT_CONTEXT, Answer, EditInput
 from waystation.domain.task import TaskPhase, TaskProgress
+from waystation.ports import Redactor
 from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow
 
@@ -41,7 +41,7 @@ async def settled(counter: Counter) -> Amount:
 
 
 async def test_a_finished_task_goes_on_from_a_message_and_pays_no_finished_turn_again(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     crew = Crew()
     async with at_work(server, tmp_path, redactor, crew) as counter:
@@ -76,7 +76,7 @@ async def test_a_finished_task_goes_on_from_a_message_and_pays_no_finished_turn_
 
 
 async def test_a_task_that_was_cancelled_goes_on_also_with_steps_that_had_never_begun(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(under=tight())
@@ -105,7 +105,7 @@ async def test_a_task_that_was_cancelled_goes_on_also_with_steps_that_had_never_
 
 
 async def test_an_agent_that_waits_for_money_goes_back_and_on_when_it_is_paid(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     crew = Crew()
     async with at_work(server, tmp_path, redactor, crew) as counter:
@@ -133,7 +133,7 @@ async def test_an_agent_that_waits_for_money_goes_back_and_on_when_it_is_paid(
 
 
 async def test_what_cannot_be_taken_back_is_refused_and_the_task_stays_as_it_ended(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     gate = Gate(Call("weigh", 1))
     async with at_work(server, tmp_path, redactor, Crew(before=gate)) as counter:
@@ -170,9 +170,7 @@ async def test_what_cannot_be_taken_back_is_refused_and_the_task_stays_as_it_end
     assert spent == ended.totals.spent
 
 
-async def test_of_two_rewinds_at_once_one_takes_effect(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
-) -> None:
+async def test_of_two_rewinds_at_once_one_takes_effect(server: Client, tmp_path: Path, redactor: Redactor) -> None:
     gate = Gate(Call("harbours", 3))
     crew = Crew()
     async with at_work(server, tmp_path, redactor, crew) as counter:
@@ -202,7 +200,7 @@ async def refused_or(counter: Counter) -> str:
 
 
 async def test_a_report_once_delivered_stays_readable_while_its_task_goes_on_and_where_that_is_cancelled(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     crew = Crew()
     async with at_work(server, tmp_path, redactor, crew) as counter:

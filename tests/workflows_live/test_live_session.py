@@ -10,12 +10,12 @@ from tests.crew import TIGHT_BUDGET, WORK_TOKENS, Call, Crew, Gate, terms, tight
 from tests.readers import ANYONE
 from tests.running import PATIENCE, Counter, at_work, dev_server, opened_store, request, until, until_both_ask
 from tests.workflows_live.history import events, timers
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain import approvals, names
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Account
 from waystation.domain.errors import BadInput
 from waystation.domain.task import Approval, Refusal, TaskPhase
+from waystation.ports import Redactor
 from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow
 
@@ -53,9 +53,7 @@ async def is_forgotten(client: Client, workflow_id: str) -> bool:
 # ---------------------------------------------------------------------------------------------------------- long life
 
 
-async def test_tasks_outlive_the_session_s_runs_and_settle_with_the_newest(
-    tmp_path: Path, redactor: PresidioRedactor
-) -> None:
+async def test_tasks_outlive_the_session_s_runs_and_settle_with_the_newest(tmp_path: Path, redactor: Redactor) -> None:
     gate = Gate(Call("harbours", 2), Call("tides", 2))
     async with dev_server(LONG_IS) as client, at_work(client, tmp_path, redactor, Crew(before=gate)) as counter:
         await counter.submit(under=terms(budget=20_000))
@@ -75,7 +73,7 @@ async def test_tasks_outlive_the_session_s_runs_and_settle_with_the_newest(
 
 
 async def test_a_task_draws_on_its_session_before_a_person_is_asked_also_while_the_session_continues_as_new(
-    tmp_path: Path, redactor: PresidioRedactor
+    tmp_path: Path, redactor: Redactor
 ) -> None:
     requests = ["first", "second", "third", "fourth"]
     async with dev_server(LONG_IS) as client, at_work(client, tmp_path, redactor, Crew()) as counter:
@@ -92,9 +90,7 @@ async def test_a_task_draws_on_its_session_before_a_person_is_asked_also_while_t
     assert settled == Account(limit=Limit(tokens=200_000), spent=Amount(tokens=4 * WORK_TOKENS))
 
 
-async def test_the_timeline_says_what_a_session_waits_for(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
-) -> None:
+async def test_the_timeline_says_what_a_session_waits_for(server: Client, tmp_path: Path, redactor: Redactor) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit()
         await counter.task().result()
@@ -102,9 +98,7 @@ async def test_the_timeline_says_what_a_session_waits_for(
     assert set(timers(said)) == {'"look after open tasks"'}
 
 
-async def test_a_grant_of_a_person_raises_the_session_too(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
-) -> None:
+async def test_a_grant_of_a_person_raises_the_session_too(server: Client, tmp_path: Path, redactor: Redactor) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.limit(Limit(tokens=TIGHT_BUDGET))
         await counter.submit(under=tight())
@@ -120,7 +114,7 @@ async def test_a_grant_of_a_person_raises_the_session_too(
 
 
 async def test_a_grant_that_is_slow_to_be_recorded_reaches_the_session_before_its_task_settles(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor, monkeypatch: pytest.MonkeyPatch
+    server: Client, tmp_path: Path, redactor: Redactor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         recorded, audit = asyncio.Event(), counter.store.audit
@@ -150,7 +144,7 @@ async def test_a_grant_that_is_slow_to_be_recorded_reaches_the_session_before_it
         )
 
 
-async def test_a_terminated_task_gives_its_reservation_back(tmp_path: Path, redactor: PresidioRedactor) -> None:
+async def test_a_terminated_task_gives_its_reservation_back(tmp_path: Path, redactor: Redactor) -> None:
     gate = Gate(Call("harbours", 2), Call("tides", 2))
     async with dev_server(LONG_IS) as client, at_work(client, tmp_path, redactor, Crew(before=gate)) as counter:
         await counter.submit()
@@ -174,7 +168,7 @@ async def test_a_terminated_task_gives_its_reservation_back(tmp_path: Path, reda
 
 
 async def test_a_task_whose_session_is_gone_goes_on_to_its_end(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     gate = Gate(Call("harbours", 2))
     async with at_work(server, tmp_path, redactor, Crew(before=gate)) as counter:
@@ -194,7 +188,7 @@ async def test_a_task_whose_session_is_gone_goes_on_to_its_end(
 
 
 async def test_a_session_that_was_terminated_keeps_its_limit_and_what_it_has_spent(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     limit = Limit(tokens=60_000)
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
@@ -208,7 +202,7 @@ async def test_a_session_that_was_terminated_keeps_its_limit_and_what_it_has_spe
 
 
 async def test_a_grant_reaches_a_session_that_was_terminated_meanwhile(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.limit(Limit(tokens=TIGHT_BUDGET))
@@ -229,7 +223,7 @@ async def test_a_grant_reaches_a_session_that_was_terminated_meanwhile(
 
 
 async def test_the_same_request_is_one_task_while_it_runs_and_after_it_ended(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     gate = Gate(Call("harbours", 1))
     crew = Crew(before=gate)
@@ -252,7 +246,7 @@ async def test_the_same_request_is_one_task_while_it_runs_and_after_it_ended(
 
 
 async def test_the_same_request_finds_its_task_after_temporal_has_forgotten_it(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     crew = Crew()
     async with at_work(server, tmp_path, redactor, crew) as counter:
@@ -270,7 +264,7 @@ async def test_the_same_request_finds_its_task_after_temporal_has_forgotten_it(
 
 
 async def test_a_task_that_does_not_fit_the_session_is_refused_with_both_numbers(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.limit(Limit(tokens=30_000))
@@ -297,7 +291,7 @@ async def test_a_task_that_does_not_fit_the_session_is_refused_with_both_numbers
 
 
 async def test_a_refusal_is_stored_before_the_client_hears_of_it(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.limit(Limit(tokens=30_000))
@@ -316,7 +310,7 @@ async def test_a_refusal_is_stored_before_the_client_hears_of_it(
 
 
 async def test_a_task_of_another_store_is_refused_with_the_names_of_both(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     (tmp_path / "other").mkdir()
     async with (
@@ -332,7 +326,7 @@ async def test_a_task_of_another_store_is_refused_with_the_names_of_both(
 
 @pytest.mark.parametrize("sent", [(), ("yes",), ({"tokens": "all"}, 2)], ids=["nothing", "a word", "two inputs"])
 async def test_messages_that_do_not_fit_leave_the_session_as_it_is(
-    sent: tuple[JsonValue, ...], server: Client, tmp_path: Path, redactor: PresidioRedactor
+    sent: tuple[JsonValue, ...], server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.limit(Limit(tokens=60_000))

@@ -5,10 +5,10 @@ from temporalio.client import Client
 from tests.crew import CALL_TOKENS, NOTE, Call, Gate
 from tests.delegating import HAND_IN, DelegatingCrew, delegate, delegating, four, results, steps
 from tests.running import Task, at_work, until
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.domain.task import Approval, TaskPhase, TaskProgress
+from waystation.ports import Redactor
 from workflows.task import TaskWorkflow
 
 FOUR = {"harbours": [four(), [HAND_IN]]}
@@ -35,7 +35,7 @@ async def until_steps(task: Task, state: str, count: int) -> TaskProgress:
 
 
 async def test_a_subagent_that_ran_out_is_asked_for_while_its_siblings_go_on_and_goes_on_when_it_is_granted_more(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     crew = DelegatingCrew(scripts={**FOUR, "harbours.2": LONG})
     async with at_work(server, tmp_path, redactor, crew) as counter:
@@ -54,7 +54,7 @@ async def test_a_subagent_that_ran_out_is_asked_for_while_its_siblings_go_on_and
 
 
 async def test_a_subagent_that_waits_for_a_person_goes_on_with_what_its_siblings_hand_back(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     gate = Gate(Call("tides", 1), *(Call(f"harbours.{number}", 3) for number in (1, 3, 4)))
     crew = DelegatingCrew(before=gate, scripts={**FOUR, "harbours.2": [*[[NOTE]] * 13, [HAND_IN]]})
@@ -72,7 +72,7 @@ async def test_a_subagent_that_waits_for_a_person_goes_on_with_what_its_siblings
 
 
 async def test_a_denied_subagent_is_a_result_that_its_parent_works_with(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     crew = DelegatingCrew(scripts={"harbours": [[delegate("beacons")], [HAND_IN]], "harbours.1": LONG})
     async with at_work(server, tmp_path, redactor, crew) as counter:

@@ -12,7 +12,6 @@ from tests.readers import ANYONE
 from tests.running import RUNNERS, Counter, at_work, dev_server, opened_parts, request, until, working
 from tests.workflows_live.history import details, events, everything_written, kinds
 from waystation.adapters.clock import utc_now
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.store.sql_store import SqlStore
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Account, Mode
@@ -20,6 +19,7 @@ from waystation.domain.details import MARKS
 from waystation.domain.errors import ModelRejected, ModelUnavailable
 from waystation.domain.names import PHASE_ATTRIBUTE, TOKENS_ATTRIBUTE
 from waystation.domain.task import SourceDocument, TaskPhase, TaskProgress, session_hash
+from waystation.ports import Redactor
 from workflows.board import PENDING, PHASE, SESSION, TOKENS
 
 IN_THE_DOCUMENT = "The wreck lies under the northern mark."
@@ -27,9 +27,7 @@ IN_THE_INSTRUCTIONS = "Write for a pilot who has never seen the estuary."
 
 
 @pytest.mark.parametrize("runner", RUNNERS)
-async def test_a_task_runs_to_its_report(
-    runner: str, server: Client, tmp_path: Path, redactor: PresidioRedactor
-) -> None:
+async def test_a_task_runs_to_its_report(runner: str, server: Client, tmp_path: Path, redactor: Redactor) -> None:
     async with at_work(server, tmp_path, redactor, Crew(), runner=RUNNERS[runner]()) as counter:
         admission = await counter.submit()
         progress = await counter.task().result()
@@ -45,7 +43,7 @@ async def test_a_task_runs_to_its_report(
 
 
 async def test_both_researchers_are_scheduled_before_either_is_done(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit()
@@ -62,11 +60,11 @@ async def test_both_researchers_are_scheduled_before_either_is_done(
 
 
 async def test_histories_hold_nothing_of_the_work_and_nothing_private(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, presidio: Redactor
 ) -> None:
     asked = request(question="What did anna.berg@example.org say about the bar?", instructions=IN_THE_INSTRUCTIONS)
     documents = [SourceDocument(name="pilot.md", text=f"{IN_THE_DOCUMENT}\n")]
-    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+    async with at_work(server, tmp_path, presidio, Crew()) as counter:
         await counter.submit(asked, documents=documents)
         report = (await counter.task().result()).report
         for said in (await events(counter.task()), await events(counter.session)):
@@ -78,9 +76,7 @@ async def test_histories_hold_nothing_of_the_work_and_nothing_private(
         assert SAID in await counter.store.get_text(report, ANYONE)
 
 
-async def test_a_task_can_be_followed_in_the_temporal_ui(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
-) -> None:
+async def test_a_task_can_be_followed_in_the_temporal_ui(server: Client, tmp_path: Path, redactor: Redactor) -> None:
     gate = Gate(Call("write", 1))
     async with at_work(server, tmp_path, redactor, Crew(before=gate)) as counter:
         await counter.submit()
@@ -113,7 +109,7 @@ async def test_a_task_can_be_followed_in_the_temporal_ui(
 
 
 async def test_a_server_without_our_search_attributes_carries_a_task_to_its_end(
-    tmp_path: Path, redactor: PresidioRedactor
+    tmp_path: Path, redactor: Redactor
 ) -> None:
     async with (
         dev_server(search_attributes=False) as bare,
@@ -127,9 +123,7 @@ async def test_a_server_without_our_search_attributes_carries_a_task_to_its_end(
     assert said[0].workflow_execution_started_event_attributes.search_attributes.indexed_fields == {}
 
 
-async def test_with_our_search_attributes_they_are_upserted(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
-) -> None:
+async def test_with_our_search_attributes_they_are_upserted(server: Client, tmp_path: Path, redactor: Redactor) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit()
         await counter.task().result()
@@ -137,7 +131,7 @@ async def test_with_our_search_attributes_they_are_upserted(
 
 
 async def test_in_mode_hard_a_spent_budget_ends_in_a_partial_report_and_nobody_is_asked(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         admission = await counter.submit(under=tight(Mode.HARD))
@@ -151,7 +145,7 @@ async def test_in_mode_hard_a_spent_budget_ends_in_a_partial_report_and_nobody_i
 
 
 async def test_a_cancelled_task_stops_its_agents_stores_a_report_and_settles(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     gate = Gate(Call("tides", 2), Call("harbours", 3))
     crew = Crew(before=gate)
@@ -177,7 +171,7 @@ async def test_a_cancelled_task_stops_its_agents_stores_a_report_and_settles(
 
 
 async def test_a_cancellation_while_planning_ends_in_a_report_that_names_what_was_spent(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     gate = Gate(Call("plan", 1))
     async with at_work(server, tmp_path, redactor, Crew(before=gate)) as counter:
@@ -196,7 +190,7 @@ async def test_a_cancellation_while_planning_ends_in_a_report_that_names_what_wa
 
 
 async def test_a_cancellation_that_planning_does_not_hear_of_ends_the_task_before_any_step(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     gate = Deaf(Call("plan", 1))
     crew = Crew(before=gate)
@@ -216,7 +210,7 @@ async def test_a_cancellation_that_planning_does_not_hear_of_ends_the_task_befor
 
 
 async def test_a_cancellation_while_the_report_is_stored_is_too_late(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     reached, opened = asyncio.Event(), asyncio.Event()
 
@@ -242,7 +236,7 @@ async def test_a_cancellation_while_the_report_is_stored_is_too_late(
 
 
 async def test_a_model_that_rejects_the_planning_fails_the_task_with_the_cause(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor, caplog: pytest.LogCaptureFixture
+    server: Client, tmp_path: Path, redactor: Redactor, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def no_key(call: Call) -> None:
         raise ModelRejected("the provider does not accept this key")
@@ -264,7 +258,7 @@ async def test_a_model_that_rejects_the_planning_fails_the_task_with_the_cause(
 
 
 async def test_a_busy_provider_is_asked_again_when_it_said_and_once_each_time(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     refusals = 2
 
@@ -284,7 +278,7 @@ async def test_a_busy_provider_is_asked_again_when_it_said_and_once_each_time(
 
 
 async def test_the_delay_that_the_provider_named_is_the_one_that_is_kept(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async def closed_for_today(call: Call) -> None:
         raise ModelUnavailable("rate limit", retry_after=36_000.0, possibly_billed=False)

@@ -11,7 +11,6 @@ from tests.delegating import HAND_IN, DelegatingCrew, delegate, delegating
 from tests.readers import ANYONE
 from tests.running import TENANT, Counter, Task, at_work, until, until_both_ask
 from tests.workflows_live.history import events, everything_written
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.client.sessions import checked_words, with_tellings
 from waystation.domain.approvals import APPROVE_BUDGET
 from waystation.domain.compaction.history import view
@@ -20,6 +19,7 @@ from waystation.domain.errors import BadInput
 from waystation.domain.signals import TELL
 from waystation.domain.task import TaskPhase, Telling, reader_of
 from waystation.domain.transcript import Message
+from waystation.ports import Redactor
 from waystation.task_view import TaskView
 from workflows.task import TaskWorkflow
 
@@ -59,7 +59,7 @@ async def heard(counter: Counter, agent: str) -> list[Message]:
 
 
 async def test_every_agent_hears_each_message_once_word_for_word_at_its_next_turn(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     gate = Gate(Call("harbours", 3), Call("tides", 3))
     crew = Crew(before=gate)
@@ -89,7 +89,7 @@ async def test_every_agent_hears_each_message_once_word_for_word_at_its_next_tur
 
 
 async def test_an_agent_that_waits_for_money_is_not_woken_and_hears_it_when_it_goes_on(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     crew = Crew()
     async with at_work(server, tmp_path, redactor, crew) as counter:
@@ -110,7 +110,7 @@ async def test_an_agent_that_waits_for_money_is_not_woken_and_hears_it_when_it_g
 
 
 async def test_an_agent_that_delegates_hears_it_after_its_subagents_who_hear_it_themselves(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     gate = Gate(Call("harbours.1", 1))
     crew = DelegatingCrew(before=gate, scripts={"harbours": [[delegate("beacons")], [HAND_IN]]})
@@ -127,7 +127,7 @@ async def test_an_agent_that_delegates_hears_it_after_its_subagents_who_hear_it_
 
 
 async def test_what_cannot_be_told_is_refused_where_the_person_sees_it(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     gate = Gate(Call("harbours", 1))
     async with at_work(server, tmp_path, redactor, Crew(before=gate)) as counter:

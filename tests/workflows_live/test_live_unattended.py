@@ -7,12 +7,12 @@ from temporalio.client import Client
 
 from tests.crew import SHARE, Call, Crew, tight
 from tests.running import Counter, at_work, until
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain import approvals
 from waystation.domain.amount import Amount
 from waystation.domain.decisions import IN_ADVANCE, TopUp, Unattended
 from waystation.domain.errors import SpendingLimitReached
 from waystation.domain.task import TaskPhase, TaskTerms
+from waystation.ports import Redactor
 from workflows.task import TaskWorkflow
 
 
@@ -26,7 +26,7 @@ async def paused(counter: Counter) -> bool:
 
 
 async def test_raises_that_were_authorised_in_advance_are_used_before_anybody_is_asked(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     top_up = TopUp(amount=Amount(tokens=1_000), times=1)  # it leaves too little for another agent's call
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
@@ -41,7 +41,7 @@ async def test_raises_that_were_authorised_in_advance_are_used_before_anybody_is
 
 
 async def test_at_the_deadline_the_agents_deliver_what_they_have(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     decided = Unattended(answer_within=timedelta(seconds=1))
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
@@ -54,7 +54,7 @@ async def test_at_the_deadline_the_agents_deliver_what_they_have(
 
 
 async def test_an_overdue_request_that_shall_wait_still_takes_its_answer(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     decided = Unattended(answer_within=timedelta(milliseconds=200), then="wait")
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
@@ -80,7 +80,7 @@ async def test_an_overdue_request_that_shall_wait_still_takes_its_answer(
 
 
 async def test_a_spending_limit_at_the_provider_pauses_and_an_approval_goes_on_behind_the_last_turn(
-    server: Client, tmp_path: Path, redactor: PresidioRedactor
+    server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     refused = [Call("harbours", 3)]
 
