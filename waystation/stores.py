@@ -10,8 +10,7 @@ How this process reads and writes what Temporal keeps, by the settings.
 from collections.abc import Collection, Mapping
 from contextlib import aclosing, suppress
 from pathlib import Path
-
-from temporalio.converter import DataConverter
+from typing import TYPE_CHECKING
 
 from waystation.adapters.clock import utc_now
 from waystation.adapters.keys import Purpose, Sealer, Sealers
@@ -20,12 +19,16 @@ from waystation.adapters.store import AtRest, SqlStore
 from waystation.adapters.store.engine import Database, parsed_url, to_its_end, translated
 from waystation.adapters.store.resealing import reseal
 from waystation.adapters.store.sql_store import database_place, is_there
-from waystation.adapters.temporal.codec import PayloadEncryption, converter_with
 from waystation.domain.errors import BadInput, StoreError, WrongKey
 from waystation.domain.task import short_hash
 from waystation.files import private_file, private_folder
 from waystation.ports import Cipher
 from waystation.settings import Settings
+
+if TYPE_CHECKING:
+    from temporalio.converter import DataConverter
+
+    from waystation.adapters.temporal.codec import PayloadEncryption
 
 
 def own_key(settings: Settings) -> bytes:
@@ -211,16 +214,20 @@ async def placeholder_key(settings: Settings) -> bytes:
         return first_key(settings)
 
 
-def payload_codec(settings: Settings) -> PayloadEncryption:
+def payload_codec(settings: Settings) -> "PayloadEncryption":
     """Decrypts with every key that is there, and encrypts with the first of them where that is set. Raises BadInput."""
+    from waystation.adapters.temporal.codec import PayloadEncryption  # noqa: PLC0415
+
     own = own_key(settings) if settings.encrypts_payloads else present_key(settings)
     keys = (*(() if own is None else (own,)), *previous_keys(settings))
     sealers = {sealer.key_id: sealer for sealer in (Sealer(key, "payloads") for key in keys)}
     return PayloadEncryption(sealers, next(iter(sealers)) if settings.encrypts_payloads else None)
 
 
-def data_converter(settings: Settings) -> DataConverter:
+def data_converter(settings: Settings) -> "DataConverter":
     """For clients and workers. Raises BadInput."""
+    from waystation.adapters.temporal.codec import converter_with  # noqa: PLC0415
+
     return converter_with(payload_codec(settings))
 
 

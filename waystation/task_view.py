@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import JsonValue
 
 from waystation.domain.approvals import Origin
+from waystation.domain.compaction.audit import Audit
 from waystation.domain.documents import LeftOut
+from waystation.domain.layers import Allocation
 from waystation.domain.plan import PlanVersion
 from waystation.domain.procedures import GivenProcedure
 from waystation.domain.progress import Doing
@@ -22,6 +24,7 @@ from waystation.domain.task import (
     TaskRow,
 )
 from waystation.domain.value import UtcMoment, Value
+from waystation.ports import Embedder, Memory
 
 
 class Submitted(Value):
@@ -209,3 +212,35 @@ def with_kept_reports(row: TaskRow, live: TaskProgress) -> TaskProgress:
 def given(answer: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """The fields of an answer that say something."""
     return {name: value for name, value in answer.items() if value is not None and value != ""}
+
+
+class AgentContext(Value):
+    """The next request of one agent, in layers."""
+
+    agent: str
+    model: str
+    turn: int
+    window: int
+    trigger: int
+    """From so many tokens on the context counts as full."""
+    cached_share: float
+    """Of the input of all its calls so far, what was read from the provider's cache."""
+    system_known: bool
+    """Whether system prompt and tools are as a leg has measured them. Before the first has ended they are estimated
+    without tools of the web and of tool servers.
+    """
+    allocation: Allocation
+
+
+class SearchedMemory(NamedTuple):
+    """Memory, opened by whoever may hold it, and the embedder that it was made with."""
+
+    memory: Memory
+    embedder: Embedder
+
+
+class AgentAudits(Value):
+    """The compactions that stand in one agent's view."""
+
+    agent: str
+    compactions: tuple[Audit, ...]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from benchmarks.chaos.kills import Victim
 from waystation.adapters.temporal import die_with_parent
-from waystation.adapters.temporal.connect import ProcessMark, RunFile, write_run_file
 from waystation.adapters.temporal.dev_server import DevServer, free_port, running_dev_server
+from waystation.adapters.temporal.run_file import ProcessMark, RunFile, write_run_file
 from waystation.settings import Settings
 
 ROOT = Path(__file__).parents[2]

@@ -7,15 +7,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from waystation.adapters.temporal.connect import (
-    ProcessMark,
-    RunFile,
-    find_target,
-    read_run_file,
-    remove_run_file,
-    workflow_link,
-    write_run_file,
-)
+from waystation.adapters.temporal.connect import find_target, workflow_link
+from waystation.adapters.temporal.run_file import ProcessMark, RunFile, read_run_file, remove_run_file, write_run_file
 from waystation.settings import Settings
 
 

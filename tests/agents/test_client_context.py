@@ -10,7 +10,7 @@ from tests.readers import ANYONE
 from tests.unit.histories import prose
 from waystation.agents.editor import Rewinder
 from waystation.cli.render_context import context_text
-from waystation.client.context import RESULT_LAYERS, AgentContext, contexts
+from waystation.client.context import RESULT_LAYERS, contexts
 from waystation.client.lookups import agents_of
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Usage
@@ -23,6 +23,7 @@ from waystation.domain.procedures import GivenProcedure
 from waystation.domain.projection import ToolPolicy
 from waystation.domain.task import BudgetProgress, SourceDocument, StepProgress, TaskPhase, TaskProgress
 from waystation.domain.transcript import Text, user_text
+from waystation.task_view import AgentContext
 from waystation.testing import ScriptedModel, scripted_reply
 
 SKILL = GivenProcedure(name="research.md", text="# How to do the research\nStart at the end.\n")

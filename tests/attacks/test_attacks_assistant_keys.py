@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 from tests.attacks.test_attacks_assistants import OWN, keep_task
 from tests.attacks.test_attacks_pages import NO_SERVER, SITE
 from waystation.adapters.clock import utc_now
-from waystation.adapters.temporal.connect import ProcessMark, RunFile, write_run_file
+from waystation.adapters.temporal.run_file import ProcessMark, RunFile, write_run_file
 from waystation.cli.main import run
 from waystation.client import Client
 from waystation.client.remote import PERMITS

@@ -15,7 +15,7 @@ import pytest
 from tests.end_to_end.messages_server import HeldServer, serving
 from tests.end_to_end.shell import ROOT, WAYSTATION, Shell, ended, until
 from tests.end_to_end.survey import BROAD_QUESTION, write_survey
-from waystation.adapters.temporal.connect import read_run_file
+from waystation.adapters.temporal.run_file import read_run_file
 from waystation.settings import Settings
 
 READY, TASK = "Ready:", re.compile(r"task-[0-9a-f]{16}")

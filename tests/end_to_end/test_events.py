@@ -22,7 +22,7 @@ from tests.end_to_end.test_serve import begun
 from tests.ports import free_port
 from tests.store_contract.values import charge, reply, request, row
 from waystation.adapters.store import SqlStore
-from waystation.adapters.temporal.connect import read_run_file
+from waystation.adapters.temporal.run_file import read_run_file
 from waystation.domain.leg import RunRef
 from waystation.domain.task import reader_of
 from waystation.settings import Settings

@@ -20,7 +20,7 @@ from tests.end_to_end.shell import Shell, paused, until
 from tests.end_to_end.test_killed_platform import platform
 from tests.end_to_end.transcripts import Made, made
 from waystation.adapters.offline.replies import Call, call
-from waystation.adapters.temporal.connect import ProcessMark, read_run_file
+from waystation.adapters.temporal.run_file import ProcessMark, read_run_file
 from waystation.domain.foreign import ForeignName, model_names
 
 TIME_SERVER = "mcp_server_time"

@@ -5,7 +5,7 @@ from socket import create_server
 
 import pytest
 
-from waystation.adapters.temporal.connect import RunFile
+from waystation.adapters.temporal.run_file import RunFile
 from waystation.cli.serve import pages_line, say_pages
 from waystation.settings import Settings
 

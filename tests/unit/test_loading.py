@@ -1,5 +1,8 @@
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 SCRIPT = """
 import gc
@@ -17,3 +20,24 @@ print(gc.get_freeze_count() > 0, gc.isenabled())
 def test_the_collector_rests_while_modules_are_loaded_and_leaves_only_those_alone() -> None:
     ran = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines() == ["False", "False", "True True"]
+
+
+LISTED = """
+import sys
+from waystation.cli.main import run
+assert run(["list"]) == 0
+slow = {"temporalio", "alembic", "numpy", "aiohttp", "httpx2", "anthropic", "presidio_analyzer"}
+print(sorted(slow & sys.modules.keys()))
+"""
+
+
+def test_a_list_of_tasks_loads_the_store_and_nothing_that_is_slow_to_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
+
+    def listed() -> str:
+        return subprocess.run([sys.executable, "-c", LISTED], capture_output=True, text=True, check=True).stdout
+
+    listed()  # makes the store, with alembic
+    assert listed().splitlines()[-1] == "[]"

@@ -11,19 +11,19 @@ from temporalio.client import Client as TemporalClient
 
 from tests.crew import Crew, tight
 from tests.running import TENANT, at_work, until
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.adapters.temporal.connect import ProcessMark, RunFile, write_run_file
+from waystation.adapters.temporal.run_file import ProcessMark, RunFile, write_run_file
 from waystation.cli.follow import follow
 from waystation.client import Client
 from waystation.domain.errors import Unreachable
 from waystation.domain.task import Approval
+from waystation.ports import Redactor
 from waystation.settings import Settings
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 async def test_who_follows_a_task_is_told_that_its_platform_was_stopped_though_a_server_answers_there(
-    server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, monkeypatch: pytest.MonkeyPatch
+    server: TemporalClient, tmp_path: Path, redactor: Redactor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
     monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(tmp_path / "none.toml"))

@@ -19,16 +19,9 @@ import typer
 from waystation.adapters.clock import utc_now
 from waystation.adapters.documents.reader import READER
 from waystation.adapters.store import SqlStore, store_status
-from waystation.adapters.temporal.connect import (
-    Target,
-    connect,
-    find_target,
-    named_in_environment,
-    quiet_runtime,
-    read_run_file,
-    unusable_search_attributes,
-)
+from waystation.adapters.temporal.connect import Target, connect, find_target, quiet_runtime, unusable_search_attributes
 from waystation.adapters.temporal.dev_server import find_temporal
+from waystation.adapters.temporal.run_file import named_in_environment, read_run_file
 from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.agents.probe import PROBE_CALLS, PROBE_TOKENS, Probe, Probed, ProbeLine
 from waystation.children import Child, ChildFailed

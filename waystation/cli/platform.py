@@ -27,11 +27,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from waystation.adapters.clock import utc_now
-from waystation.adapters.temporal.connect import (
+from waystation.adapters.temporal.connect import ensure_search_attributes, find_target
+from waystation.adapters.temporal.run_file import (
     ProcessMark,
     RunFile,
-    ensure_search_attributes,
-    find_target,
     named_in_environment,
     read_run_file,
     remove_run_file,
@@ -129,12 +128,6 @@ def taken(settings: Settings) -> bool:
     except FileNotFoundError:
         return False
     return False
-
-
-def serves_itself(settings: Settings) -> bool:
-    """Whether the server of this home folder was started by this process, and so ends with it."""
-    run = read_run_file(settings.run_file)
-    return run is not None and run.workers == ProcessMark.of(os.getpid())
 
 
 def _lock_path(settings: Settings) -> Path:

@@ -8,11 +8,11 @@ from textwrap import wrap
 
 from waystation.agents.probe import Fit, Probed
 from waystation.cli.render import SHORT_ID, message_text
-from waystation.client.context import AgentContext
 from waystation.domain.compaction.audit import ShownCompaction, ShownMessage, ShownTranscript
 from waystation.domain.compaction.summary import ID_PREFIX, MARKER_PREFIX
 from waystation.domain.layers import RULES, Row
 from waystation.domain.privacy import WithOriginals
+from waystation.task_view import AgentContext
 
 _HEADINGS = ("layer", "share", "asked", "got", "gave way", "gives way first")
 _WORDS = {0, 5}

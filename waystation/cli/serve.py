@@ -22,8 +22,8 @@ import typer
 
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store.vault import SqlVault
-from waystation.adapters.temporal.connect import RunFile, read_run_file
 from waystation.adapters.temporal.die_with_parent import ending_with_us
+from waystation.adapters.temporal.run_file import RunFile, read_run_file
 from waystation.children import python, search_path
 from waystation.cli.console import print_json, print_text, say
 from waystation.cli.options import JsonOption

@@ -12,15 +12,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from secrets import token_hex
 from statistics import quantiles
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import JsonValue
 
 from waystation.adapters.store import SqlStore
-from waystation.adapters.temporal.tasks import TaskRun, TemporalTasks
-from waystation.agents.documents import RedactedDocuments
-from waystation.agents.publisher import CitationCheck, Publisher
-from waystation.agents.redaction import TextRedactor
 from waystation.client.lookups import own_task, plan_of
 from waystation.domain.approvals import SIGNALS, Origin, origin_of
 from waystation.domain.errors import BadInput, UnknownTask
@@ -34,15 +30,18 @@ from waystation.settings import Settings
 from waystation.stores import key_of
 from waystation.task_view import Draft, PendingApproval, TaskView, as_stored, pending, still_open, with_known
 
+if TYPE_CHECKING:
+    from waystation.adapters.temporal.tasks import TaskRun, TemporalTasks
 
-async def inbox(temporal: TemporalTasks, store: SqlStore, reader: OfTenant) -> tuple[PendingApproval, ...]:
+
+async def inbox(temporal: "TemporalTasks", store: SqlStore, reader: OfTenant) -> tuple[PendingApproval, ...]:
     """Requests that wait, of the tenant's tasks that the server lists as waiting. Raises Unreachable."""
     rows = await asyncio.gather(*(_row(store, reader, task_id) for task_id in await temporal.waiting_tasks()))
     found = await asyncio.gather(*(_requests(temporal, store, row) for row in rows if row is not None))
     return tuple(sorted((request for of_task in found for request in of_task), key=lambda request: request.urgency))
 
 
-async def _requests(temporal: TemporalTasks, store: SqlStore, row: TaskRow) -> Sequence[PendingApproval]:
+async def _requests(temporal: "TemporalTasks", store: SqlStore, row: TaskRow) -> Sequence[PendingApproval]:
     """As the task says itself; where no worker answers for it, as this store's audit has it."""
     task_id, then = row.ref.task_id, row.terms.unattended.then
     progress = await temporal.ask(task_id)
@@ -67,6 +66,9 @@ async def draft(settings: Settings, store: SqlStore, ref: TaskRef, view: TaskVie
     if progress.report is not None:
         raise BadInput(f"{task_id} is {progress.phase} and has its report: `waystation report {task_id}`")
     # Presidio takes seconds and hundreds of megabytes, which nothing else of the client needs.
+    from waystation.agents.documents import RedactedDocuments  # noqa: PLC0415
+    from waystation.agents.publisher import CitationCheck, Publisher  # noqa: PLC0415
+    from waystation.agents.redaction import TextRedactor  # noqa: PLC0415
     from waystation.knowledge import redaction_rules, redactor_of  # noqa: PLC0415
 
     key = await key_of(store, settings)
@@ -103,7 +105,7 @@ async def with_spending(store: SqlStore, progress: TaskProgress) -> TaskProgress
     return spending(progress, await store.spent_by_agent(progress.task_id))
 
 
-async def origins(temporal: TemporalTasks, progress: TaskProgress) -> dict[str, Origin]:
+async def origins(temporal: "TemporalTasks", progress: TaskProgress) -> dict[str, Origin]:
     """By request id, where each answer came from. The server is not asked where nobody has answered."""
     answered = [approval for approval in progress.approvals if approval.decision in SIGNALS]
     asked_at = [approval.requested_at for approval in answered if approval.requested_at is not None]
@@ -114,7 +116,7 @@ async def origins(temporal: TemporalTasks, progress: TaskProgress) -> dict[str, 
     return {request_id: origin for request_id, origin in found.items() if origin is not None}
 
 
-def without_answer(run: TaskRun | None) -> tuple[TaskPhase, str]:
+def without_answer(run: "TaskRun | None") -> tuple[TaskPhase, str]:
     """How a task stands that does not answer, and a remark on it."""
     if run is None:
         return TaskPhase.SUBMITTED, "the server does not know this task: no worker has admitted it yet"
@@ -183,7 +185,7 @@ ENDED = Answer(outcome="refused", reason="the task ended before it had read this
 class Postbox(NamedTuple):
     """A task at work, to which messages are sent; each is known again by an id of its own."""
 
-    temporal: TemporalTasks
+    temporal: "TemporalTasks"
     task_id: str
     look: Callable[[], Awaitable[TaskProgress]]
     """Gives the task as it is now."""

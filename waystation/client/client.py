@@ -11,15 +11,12 @@ from datetime import timedelta
 from math import inf
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import JsonValue
 
 from waystation.adapters.documents.sources import Loaded, apart
 from waystation.adapters.store import SqlStore
-from waystation.adapters.temporal.connect import find_target
-from waystation.adapters.temporal.schedules import TemporalSchedules
-from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.client import lookups
 from waystation.client.approvals import (
     PlannedTask,
@@ -32,16 +29,6 @@ from waystation.client.approvals import (
     with_spending,
     without_answer,
 )
-from waystation.client.context import (
-    AgentAudits,
-    AgentContext,
-    SearchedMemory,
-    compaction_audits,
-    contexts,
-    edit_finished,
-    words_within_limits,
-)
-from waystation.client.schedules import Schedules
 from waystation.client.sessions import (
     START_TIMEOUT,
     UNCHANGED,
@@ -86,8 +73,11 @@ from waystation.files import private_folder
 from waystation.settings import Settings
 from waystation.stores import data_converter, opened_store, require_key_of
 from waystation.task_view import (
+    AgentAudits,
+    AgentContext,
     Draft,
     PendingApproval,
+    SearchedMemory,
     Submitted,
     TaskFilter,
     TaskView,
@@ -96,6 +86,13 @@ from waystation.task_view import (
     with_kept_reports,
     with_known,
 )
+
+if TYPE_CHECKING:
+    from waystation.adapters.temporal.tasks import TemporalTasks
+    from waystation.client.schedules import Schedules
+
+# temporalio takes as long to load as the store, and agents' tools as long as the domain: what is answered by the store
+# alone, as `waystation list` of finished tasks, loads neither.
 
 EVENTS_AT_ONCE = 200
 EVERY_TASK = TaskFilter()
@@ -132,7 +129,10 @@ class Client:
         """Close the store."""
         await self._store.aclose()
 
-    async def _temporal(self) -> TemporalTasks:
+    async def _temporal(self) -> "TemporalTasks":
+        from waystation.adapters.temporal.connect import find_target  # noqa: PLC0415
+        from waystation.adapters.temporal.tasks import TemporalTasks  # noqa: PLC0415
+
         if self._connected is None or self._connected.has_ended:
             await require_key_of(self._store, self._settings)
             converter = data_converter(self._settings)
@@ -167,8 +167,12 @@ class Client:
         await self._store.register(row, apart(documents))
         return await handed_in(self._settings, self._store, temporal, row, start_timeout)
 
-    async def schedules(self) -> Schedules:
+    async def schedules(self) -> "Schedules":
         """The tenant's questions that come back. Raises Unreachable."""
+        from waystation.adapters.temporal.connect import find_target  # noqa: PLC0415
+        from waystation.adapters.temporal.schedules import TemporalSchedules  # noqa: PLC0415
+        from waystation.client.schedules import Schedules  # noqa: PLC0415
+
         await require_key_of(self._store, self._settings)
         target = find_target(self._settings)
         temporal = await TemporalSchedules.connect(target, data_converter(self._settings))
@@ -330,10 +334,14 @@ class Client:
         self, task_id: str, agent: str | None = None, memory: SearchedMemory | None = None
     ) -> tuple[AgentAudits, ...]:
         """What the compactions of one agent, or of all of them, kept and lost. Raises as `client_audit.audits` does."""
+        from waystation.client.context import compaction_audits  # noqa: PLC0415
+
         return await compaction_audits(self._settings, self._store, await self._own(task_id), agent, memory)
 
     async def contexts(self, task_id: str, agent: str | None = None) -> tuple[AgentContext, ...]:
         """Who gets how much of agents' next requests. Raises as `client_context.contexts` does."""
+        from waystation.client.context import contexts  # noqa: PLC0415
+
         progress = (await self.progress(task_id)).progress
         return await contexts(self._store, await self._own(task_id), progress, agent, self._settings.tool_policy)
 
@@ -395,6 +403,8 @@ class Client:
 
         `instructions`: what a compaction's summary is to heed. Raises BadInput, Unreachable.
         """
+        from waystation.client.context import edit_finished, words_within_limits  # noqa: PLC0415
+
         if (await self.progress(task_id)).progress.phase.over:
             return await edit_finished(self._store, await self._temporal(), await self._own(task_id), edit)
         task = (await self._own(task_id)).ref.reader

@@ -16,7 +16,6 @@ What searches of memory print: keys that stay.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 from pydantic import Field
 
@@ -33,11 +32,10 @@ from waystation.agents.tools.notes import ReadNotes, TakeNote
 from waystation.agents.tools.recall import Expand, Recall
 from waystation.agents.tools.work import ReadFindings
 from waystation.client.lookups import agents_of
-from waystation.domain.compaction.audit import Audit
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.continuation import TaskRewind, going_on, taken_back
 from waystation.domain.errors import BadInput, MemoryUnavailable, RedactionFailed
-from waystation.domain.layers import Allocation, Layer, Part, allocate, demands_of
+from waystation.domain.layers import Layer, Part, allocate, demands_of
 from waystation.domain.leg import RunRef, Standing
 from waystation.domain.memory import Excerpt, MemoryQuery, Passage, PassageKind, Recalled
 from waystation.domain.privacy import Place, Redacted
@@ -55,9 +53,9 @@ from waystation.domain.task import (
 from waystation.domain.task_state import TaskState
 from waystation.domain.transcript import Transcript
 from waystation.domain.value import UtcMoment, Value
-from waystation.ports import Embedder, Memory
 from waystation.settings import Settings
 from waystation.stores import key_of
+from waystation.task_view import AgentAudits, AgentContext, SearchedMemory
 
 
 def idle_desk(store: SqlStore, policy: ToolPolicy) -> Desk:
@@ -91,24 +89,6 @@ RESULT_LAYERS: Mapping[str, Layer] = {
     Expand.name: Layer.RETRIEVED,
 }
 """Of tools whose results are no observations."""
-
-
-class AgentContext(Value):
-    """The next request of one agent, in layers."""
-
-    agent: str
-    model: str
-    turn: int
-    window: int
-    trigger: int
-    """From so many tokens on the context counts as full."""
-    cached_share: float
-    """Of the input of all its calls so far, what was read from the provider's cache."""
-    system_known: bool
-    """Whether system prompt and tools are as a leg has measured them. Before the first has ended they are estimated
-    without tools of the web and of tool servers.
-    """
-    allocation: Allocation
 
 
 async def contexts(
@@ -159,20 +139,6 @@ def _context(row: TaskRow, step: StepProgress, transcript: Transcript, standing:
         system_known=True,
         allocation=allocate(terms.window, demands),
     )
-
-
-class SearchedMemory(NamedTuple):
-    """Memory, opened by whoever may hold it, and the embedder that it was made with."""
-
-    memory: Memory
-    embedder: Embedder
-
-
-class AgentAudits(Value):
-    """The compactions that stand in one agent's view."""
-
-    agent: str
-    compactions: tuple[Audit, ...]
 
 
 async def compaction_audits(

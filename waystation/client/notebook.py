@@ -23,7 +23,7 @@ from pydantic import BaseModel, ValidationError
 
 from waystation.adapters.clock import utc_now
 from waystation.adapters.documents.sources import Loaded, load_documents
-from waystation.adapters.temporal.connect import read_run_file
+from waystation.adapters.temporal.run_file import read_run_file
 from waystation.client.client import Client
 from waystation.client.remote import RemoteClient
 from waystation.client.sessions import ForkWish

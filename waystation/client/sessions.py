@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import Field
 
@@ -21,7 +21,6 @@ from waystation.adapters.mcp.config import server_names
 from waystation.adapters.prices import load_prices
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.texts import described
-from waystation.adapters.temporal.tasks import REFUSAL, TemporalTasks
 from waystation.agents.contract import EarlierTasks
 from waystation.agents.task_states import keep_refusal
 from waystation.domain.continuation import forked
@@ -42,7 +41,7 @@ from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.ownership import OfTask, OfTenant
 from waystation.domain.passages import beyond
 from waystation.domain.progress import progress_of
-from waystation.domain.session import RefusedTask, SessionStart, start_for
+from waystation.domain.session import REFUSAL, RefusedTask, SessionStart, start_for
 from waystation.domain.signals import Answer
 from waystation.domain.task import (
     MAX_TELLING,
@@ -66,6 +65,9 @@ from waystation.patterns import proven
 from waystation.settings import Settings
 from waystation.task_view import SeenTelling, Submitted, TaskView
 from waystation.terms import adjustments, task_row_of, warnings_about
+
+if TYPE_CHECKING:
+    from waystation.adapters.temporal.tasks import TemporalTasks
 
 CONTROL = proven(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 START_TIMEOUT = timedelta(seconds=20)
@@ -103,7 +105,7 @@ def _require_servers(settings: Settings, named: Sequence[str]) -> None:
 
 
 async def handed_in(
-    settings: Settings, store: SqlStore, temporal: TemporalTasks, row: TaskRow, patience: timedelta = START_TIMEOUT
+    settings: Settings, store: SqlStore, temporal: "TemporalTasks", row: TaskRow, patience: timedelta = START_TIMEOUT
 ) -> Submitted:
     """Hand a stored task to its session. Raises BadInput where that refuses it, Unreachable."""
     left_out = beyond(await store.documents(row.ref.task_id, row.ref.reader), row.terms.remembered_characters)

@@ -23,6 +23,9 @@ from waystation.domain.task import (
 )
 from waystation.domain.value import Value
 
+REFUSAL = "the session refused the task: "
+"""How the error begins where a session does not take a task; its reason follows."""
+
 
 class Ask(Value):
     """A task asks its session for more. Answered once for its id, however often it is sent."""

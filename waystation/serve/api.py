@@ -13,7 +13,7 @@ from starlette.responses import StreamingResponse
 from waystation import __version__
 from waystation.adapters.clock import utc_now
 from waystation.client import Client
-from waystation.client.context import AgentAudits, FoundJson, MemoryWish
+from waystation.client.context import FoundJson, MemoryWish
 from waystation.client.exports import load_report
 from waystation.client.remote import CALLS, VERSION_HEADER, Permit
 from waystation.client.task_json import CancelJson, ReportJson, SessionJson, TaskJson, ViewJson, task_json
@@ -52,7 +52,7 @@ from waystation.serve.bodies import (
 from waystation.serve.exports import FILES, Making, ReportForm
 from waystation.serve.listeners import EVENT_STREAM, Feed
 from waystation.serve.principals import Principal
-from waystation.task_view import PendingApproval, Submitted, TaskFilter
+from waystation.task_view import AgentAudits, PendingApproval, Submitted, TaskFilter
 
 MOST_ON_A_PAGE = 100
 LAST_NUMBER = 10**15 - 1

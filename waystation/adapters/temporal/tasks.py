@@ -57,7 +57,7 @@ from waystation.domain.continuation import TaskRewind
 from waystation.domain.details import limit_fields
 from waystation.domain.errors import BadInput, Busy, Unreachable, WaystationError
 from waystation.domain.progress import Doing
-from waystation.domain.session import Admission, SessionStart
+from waystation.domain.session import REFUSAL, Admission, SessionStart
 from waystation.domain.task import TaskPhase, TaskProgress, TaskRef
 from waystation.domain.value import Value
 
@@ -235,10 +235,6 @@ class _Updated(NamedTuple):
 
     admission: Admission
     lost_answers: int
-
-
-REFUSAL = "the session refused the task: "
-"""What its words follow."""
 
 
 def _update_id(name: str, task_id: str) -> str:

@@ -32,13 +32,13 @@ from waystation.cli.context.compact import print_object
 from waystation.cli.options import JsonOption, TaskArgument
 from waystation.cli.render_context import SHORT_ID
 from waystation.client import client_for
-from waystation.client.context import AgentAudits, SearchedMemory
 from waystation.domain.compaction.audit import KINDS, Audit, Item
 from waystation.domain.compaction.policy import CompactionPolicy
 from waystation.domain.compaction.tokens import MESSAGE_TOKENS, estimate_message, estimate_text
 from waystation.domain.errors import BadInput, MemoryUnavailable
 from waystation.domain.transcript import Message, Opaque, ToolResult
 from waystation.settings import Settings
+from waystation.task_view import AgentAudits, SearchedMemory
 
 app = typer.Typer()
 
