@@ -37,8 +37,8 @@ check: lint test-all wheel ## Lint, types, layers, all tests and the installed w
 lint: $(STAMP) ## Lint, formatting, layers and types
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-logo && $(BIN)/basedpyright
 
-lookalikes: $(STAMP) ## Write anew what looks like a tag, from the tables of Unicode
-	$(BIN)/python -m benchmarks.lookalikes && $(BIN)/ruff format --quiet waystation/domain/lookalikes.py
+lookalikes: $(STAMP) ## Write waystation/domain/lookalikes.toml from the tables of Unicode
+	$(BIN)/python -m benchmarks.lookalikes
 
 map: ## Print every module, and the noun that it holds
 	@python3 benchmarks/modules.py

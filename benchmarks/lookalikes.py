@@ -1,4 +1,4 @@
-"""Writes `waystation/domain/lookalikes.py`, the signs that are taken for those of a tag, and those that show nothing:
+"""Writes `waystation/domain/lookalikes.toml`, the signs that are taken for those of a tag, and those that show nothing:
 `make lookalikes`.
 
 Sources: confusables.txt of Unicode (TR39, in the release that the package `homoglyphs_fork` ships), and names and
@@ -19,7 +19,7 @@ from textwrap import fill
 
 import regex
 
-TARGET = Path(__file__).parents[1] / "waystation/domain/lookalikes.py"
+TARGET = Path(__file__).parents[1] / "waystation/domain/lookalikes.toml"
 OLDEST = unicodedata.ucd_3_2_0
 """What decomposes here does so on every Python, and needs no row."""
 TAGS = 0xE0000
@@ -33,34 +33,9 @@ _ONE_LETTER = re.compile(
 )
 """Signs that are called like one letter: small capitals, letters in squares, above others, with hooks, turned round."""
 _ANGLE = re.compile(r"(?!.*DOUBLE).*\b(LEFT|RIGHT)\b.*\bANGLE (?:BRACKET|QUOTATION MARK)\b.*")
-ABOUT = """Letters and signs that are taken for those of a tag, and signs that show nothing.
-
-Written by `make lookalikes` from {}; not by hand.
+ABOUT = """# Written by `make lookalikes` from {}; not by hand.
+# Code points in hexadecimal, and ranges of them. Readings: what a sign is taken for, and the signs that are.
 """
-READ = '''def _signs(written: str) -> frozenset[str]:
-    """Of numbers in hexadecimal, and of ranges of them."""
-    ends = [[int(end, 16) for end in one.split("-")] for one in written.split()]
-    return frozenset(chr(code) for first_last in ends for code in range(first_last[0], first_last[-1] + 1))
-
-
-def _readings() -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Rows of what is read, a colon, and the signs that are read so."""
-    for row in _READINGS.split(";"):
-        letters, _, signs = row.partition(":")
-        yield from ((sign, tuple(letters.split())) for sign in _signs(signs))
-
-
-READINGS = dict(_readings())
-"""What a sign may be taken for: letters of ours, lower case, `m` as `rn`; not what decomposes to its letter (NFKD)."""
-OPENING = _signs(_OPENING)
-"""What is taken for the beginning of a tag."""
-CLOSING = _signs(_CLOSING)
-"""What is taken for its end."""
-SEPARATORS = _signs(_SEPARATORS)
-"""What is taken for a colon or a slash."""
-UNSEEN = _signs(_UNSEEN)
-"""What shows nothing by itself: fillers, selectors of variants, joiners, marks of direction, tags."""
-'''
 
 
 @cache
@@ -136,24 +111,32 @@ def every() -> Iterable[str]:
 
 
 def main() -> None:
-    """Written in the project's format."""
+    """One line of the file is one of the tables."""
     rows: dict[str, list[str]] = {}
     for sign in every():
         letters = sorted(readings(sign))
         if letters and letters != [plain(OLDEST.normalize("NFKD", sign))]:
             rows.setdefault(" ".join(letters), []).append(sign)
-    written = {
-        "_READINGS": ";\n".join(fill(f"{letters}: {numbers(signs)}", 110) for letters, signs in sorted(rows.items())),
-        "_OPENING": fill(numbers(ends("<")), 110),
-        "_CLOSING": fill(numbers(ends(">")), 110),
-        "_SEPARATORS": fill(numbers(sorted(one for mark in ":/" for one in ends(mark) if not one.isalpha())), 110),
-        "_UNSEEN": fill(numbers(one for one in every() if regex.match(r"\p{Default_Ignorable_Code_Point}", one)), 110),
+    signs: dict[str, Iterable[str]] = {
+        "opening": ends("<"),
+        "closing": ends(">"),
+        "separators": sorted(one for mark in ":/" for one in ends(mark) if not one.isalpha()),
+        "unseen": (one for one in every() if regex.match(r"\p{Default_Ignorable_Code_Point}", one)),
     }
     packages = " and ".join(f"{name} {metadata.version(name)}" for name in ("homoglyphs_fork", "regex"))
-    source = f"{packages}, and Unicode {unicodedata.unidata_version}"
-    tables = "\n".join(f'{name} = """\n{table}\n"""' for name, table in written.items())
-    head = f'"""{ABOUT.format(source)}"""\n\nfrom collections.abc import Iterator'
-    TARGET.write_text(f"{head}\n\n{tables}\n\n\n{READ}", encoding="utf-8")
+    lines = [
+        ABOUT.format(f"{packages}, and Unicode {unicodedata.unidata_version}"),
+        *(table(name, of_kind) for name, of_kind in signs.items()),
+        "[readings]",
+        *(table(f'"{letters}"', read_so) for letters, read_so in sorted(rows.items())),
+    ]
+    TARGET.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def table(name: str, signs: Iterable[str]) -> str:
+    """As TOML, in lines that fit on a screen."""
+    written = fill(numbers(signs), 110)
+    return f'{name} = """\n{written}"""' if "\n" in written else f'{name} = "{written}"'
 
 
 def numbers(signs: Iterable[str]) -> str:
