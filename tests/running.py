@@ -281,7 +281,7 @@ class Counter:
         """Store the task and hand it to its session. Raises what the session answers."""
         asked = asked or request()
         start = await self._session_start()
-        ref = TaskRef(**start.model_dump(include={"store_id", "tenant", "session"}), task_id=task_id_of(asked))
+        ref = TaskRef(store_id=start.store_id, tenant=start.tenant, session=start.session, task_id=task_id_of(asked))
         row = TaskRow(ref=ref, request=asked, terms=under or terms(), submitted_at=utc_now())
         await self.store.register(row, documents)
         return await self.hand_over(row)

@@ -64,7 +64,7 @@ class Session:
             request_id=request_id,
         )
         start = await self._start()
-        ref = TaskRef(**start.model_dump(include={"store_id", "tenant", "session"}), task_id=task_id_of(asked))
+        ref = TaskRef(store_id=start.store_id, tenant=start.tenant, session=start.session, task_id=task_id_of(asked))
         await self.store.register(TaskRow(ref=ref, request=asked, terms=under, submitted_at=utc_now()), documents)
         async with self._free:
             for _ in range(TRIES):

@@ -60,7 +60,9 @@ def _passage(number: int, chance: random.Random) -> Passage:
         for line in range(6)
     ]
     return Passage(
-        **RUN.model_dump(include={"tenant", "task_id", "step_id"}),
+        tenant=RUN.tenant,
+        task_id=RUN.task_id,
+        step_id=RUN.step_id,
         session=f"session-{number % SESSIONS}",
         run_id=RUN.run_id,
         id=str(uuid.uuid5(uuid.NAMESPACE_OID, str(number))),

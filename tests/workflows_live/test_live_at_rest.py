@@ -47,7 +47,10 @@ async def run_task(server: TemporalClient, home: Path, at_rest: AtRest) -> str:
         run = RunRef(**(await parts.store.task(task_id, ANYONE)).ref.model_dump(), step_id="harbours", role="research")
         kept = Passage(
             id="0b9f4c3e-8d55-5d0c-9d0b-1f2d6c0a7e11",
-            **run.model_dump(include={"tenant", "session", "task_id", "step_id"}),
+            tenant=run.tenant,
+            session=run.session,
+            task_id=run.task_id,
+            step_id=run.step_id,
             run_id=run.run_id,
             first_message="m1",
             last_message="m2",
