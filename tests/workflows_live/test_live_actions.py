@@ -31,9 +31,9 @@ SAVED = 7 * CALL_TOKENS - 2 * CALL_TOKENS
 
 
 async def test_an_approved_call_is_carried_out_once_while_its_siblings_went_on(
-    server: Client, tmp_path: Path, redactor: Redactor
+    server: Client, tmp_path: Path, presidio: Redactor
 ) -> None:
-    async with post(server, tmp_path, redactor, ONE) as at, working(server, at.parts):
+    async with post(server, tmp_path, presidio, ONE) as at, working(server, at.parts):
         await at.counter.submit()
         (request,) = await at.asked()
 

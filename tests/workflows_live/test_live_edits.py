@@ -91,11 +91,11 @@ async def shown(counter: Counter, task: Task) -> tuple[str, ...]:
 
 
 async def test_a_context_is_edited_while_its_agent_waits_for_money_and_the_work_goes_on(
-    tmp_path: Path, redactor: Redactor
+    tmp_path: Path, presidio: Redactor
 ) -> None:
     """Without a cache: every step of the workflow replays all that came before it."""
     crew = Condensing()
-    async with dev_server(cached=False) as server, at_work(server, tmp_path, redactor, crew) as counter:
+    async with dev_server(cached=False) as server, at_work(server, tmp_path, presidio, crew) as counter:
         await counter.submit(under=paused_terms(), documents=LONG)
         task = counter.task()
         await until_both_ask(task)
