@@ -5,6 +5,7 @@ import base64
 import random
 import re
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 
@@ -38,47 +39,36 @@ PREFIXES: dict[str, Callable[[int], str]] = {
 }
 
 
-@pytest.mark.parametrize("prefix", PREFIXES.values(), ids=PREFIXES)
-@pytest.mark.parametrize("lines", [KEY, KEY[:6], KEY[5:]], ids=["whole", "without its end", "without its beginning"])
-def test_of_a_key_behind_prefixes_every_line_goes_and_the_prefixes_stay(
-    lines: list[str], prefix: Callable[[int], str]
-) -> None:
-    shown = ["Some text", *(prefix(number) + line for number, line in enumerate(lines, 9)), "and more"]
-    kept = ["⟦⟧" if line in BODY else line for line in lines]
-    assert left_of("\n".join(shown)).split("\n") == [
-        "Some text",
-        *(prefix(number) + line for number, line in enumerate(kept, 9)),
-        "and more",
-    ]
+PARTS = {"whole": KEY, "without its end": KEY[:6], "without its beginning": KEY[5:]}
 
 
-@pytest.mark.parametrize(
-    ("text", "left"),
-    [
-        ("key: |\n" + "\n".join(f"    {line}" for line in KEY) + "\nnext: 1", "key: |\n    ⟦⟧\nnext: 1"),
-        ("\r\n".join(KEY), "⟦⟧"),
-        ("\\n".join(KEY), "⟦⟧"),
-        (" ".join(KEY), "⟦⟧"),
-        ("".join(KEY), "⟦⟧"),
-        ("\n".join([BEGIN, "Proc-Type: 4,ENCRYPTED", "", *BODY, END]), f"{BEGIN}\nProc-Type: 4,ENCRYPTED\n\n⟦⟧"),
-        ("\n".join(KEY[3:]) + "\nafter", "⟦⟧\nafter"),
-        ("\n".join(KEY[:6]) + "\nabc1", "⟦⟧"),
-        ("zzz1\n" + "\n".join(KEY[6:]), "⟦⟧"),
-    ],
-    ids=[
-        "indented",
-        "CRLF",
-        "escaped",
-        "blanks",
-        "one word",
-        "headers",
-        "no beginning",
-        "cut at the end",
-        "cut before",
-    ],
-)
-def test_what_only_white_space_parts_is_one_secret(text: str, left: str) -> None:
-    assert left_of(text) == left
+def test_of_a_key_behind_prefixes_every_line_goes_and_the_prefixes_stay() -> None:
+    found, expected = dict[str, str](), dict[str, str]()
+    for (way, prefix), (part, lines) in product(PREFIXES.items(), PARTS.items()):
+        shown, kept = [
+            "\n".join(["Some text", *(prefix(number) + line for number, line in enumerate(some, 9)), "and more"])
+            for some in (lines, ["⟦⟧" if line in BODY else line for line in lines])
+        ]
+        found[f"{way}, {part}"], expected[f"{way}, {part}"] = left_of(shown), kept
+    assert found == expected
+
+
+PARTED = {
+    "indented": ("key: |\n" + "\n".join(f"    {line}" for line in KEY) + "\nnext: 1", "key: |\n    ⟦⟧\nnext: 1"),
+    "CRLF": ("\r\n".join(KEY), "⟦⟧"),
+    "escaped": ("\\n".join(KEY), "⟦⟧"),
+    "blanks": (" ".join(KEY), "⟦⟧"),
+    "one word": ("".join(KEY), "⟦⟧"),
+    "headers": ("\n".join([BEGIN, "Proc-Type: 4,ENCRYPTED", "", *BODY, END]), f"{BEGIN}\nProc-Type: 4,ENCRYPTED\n\n⟦⟧"),
+    "no beginning": ("\n".join(KEY[3:]) + "\nafter", "⟦⟧\nafter"),
+    "cut at the end": ("\n".join(KEY[:6]) + "\nabc1", "⟦⟧"),
+    "cut before": ("zzz1\n" + "\n".join(KEY[6:]), "⟦⟧"),
+}
+
+
+def test_what_only_white_space_parts_is_one_secret() -> None:
+    found = {way: left_of(text) for way, (text, _) in PARTED.items()}
+    assert found == {way: left for way, (_, left) in PARTED.items()}
 
 
 def test_a_key_in_code_goes_string_by_string() -> None:
