@@ -3,6 +3,7 @@ read is tried again for ever.
 """
 
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 
@@ -76,32 +77,46 @@ NUMBERS = "\n".join(
         "Keep to the documents {0} to {0} of the list.", "Private-Lines: {0}",
     ]
 )  # fmt: skip
-READERS: tuple[Callable[[str], object], ...] = (
-    quotes.places,
-    quotes.hits,
-    quotes.read_lines,
-    lambda text: list(quotes.listed_notes(text)),
-    lambda text: list(quotes.summarised_notes(text)),
-    lambda text: list(quotes.handed_in_notes(text)),
-    lambda text: research.dividing(offline(text)),
-    lambda text: research.dividing(offline(text).replace(tools=frozenset({"delegate", "list_documents"}))),
-    lambda text: plan.revision(offline(text)),
-    lambda text: summary.condensed(text, 1_000),
-    lambda text: view.contract_of(f'<documents count="{text}">\n{text}\n</documents>\n<context>\n{text}\n</context>\n'),
-    lambda text: place(f"messages[{text}]"),
-    lambda text: list(private_keys(text)),
-    lambda text: differs(text, "other"),
-)
+READERS: dict[str, Callable[[str], object]] = {
+    "places": quotes.places,
+    "hits": quotes.hits,
+    "lines": quotes.read_lines,
+    "listed notes": lambda text: list(quotes.listed_notes(text)),
+    "summarised notes": lambda text: list(quotes.summarised_notes(text)),
+    "notes of a submission": lambda text: list(quotes.handed_in_notes(text)),
+    "research": lambda text: research.dividing(offline(text)),
+    "research that divides": lambda text: research.dividing(
+        offline(text).replace(tools=frozenset({"delegate", "list_documents"}))
+    ),
+    "plan": lambda text: plan.revision(offline(text)),
+    "summary": lambda text: summary.condensed(text, 1_000),
+    "contract": lambda text: view.contract_of(
+        f'<documents count="{text}">\n{text}\n</documents>\n<context>\n{text}\n</context>\n'
+    ),
+    "place in a request": lambda text: place(f"messages[{text}]"),
+    "private keys": lambda text: list(private_keys(text)),
+    "restoration": lambda text: differs(text, "other"),
+}
+ODD_NUMBERS = {"many": MANY, "comma": ",", "twenty": "1" * 20, "0": "0", "arabic": "٣" * 5_000}
 
 
-@pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize(
-    "number", [MANY, ",", "1" * 20, "0", "٣" * 5_000], ids=["many", "comma", "twenty", "0", "arabic"]
-)
-def test_who_reads_numbers_in_words_of_others_reads_any(reader: Callable[[str], object], number: str) -> None:
-    reader(NUMBERS.format(number))
-    for line in NUMBERS.format(number).splitlines():
-        reader(line)
+def fault(read: Callable[[str], object], text: str) -> str:
+    """What keeps the text from being read; `int` raises a ValueError."""
+    try:
+        read(text)
+    except ValueError as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def test_who_reads_numbers_in_words_of_others_reads_any() -> None:
+    texts = {
+        f"{name}, {line}": line.format(number)
+        for name, number in ODD_NUMBERS.items()
+        for line in (NUMBERS, *NUMBERS.splitlines())
+    }
+    faults = {(reader, text): fault(READERS[reader], texts[text]) for reader, text in product(READERS, texts)}
+    assert {place: said for place, said in faults.items() if said} == {}
 
 
 def test_a_result_that_says_it_continues_where_it_began_is_read_once() -> None:

@@ -46,17 +46,19 @@ PREFIXES = [
 ]
 
 
-@pytest.mark.parametrize("letter", LETTERS)
-def test_no_letter_looks_like_one_of_a_tag_and_is_another(letter: str) -> None:
-    tag = min(name for name in TAGS if letter in name)
-    survive = [look for look in LETTERS[letter] if not without_tags(f"</{tag.replace(letter, look)}>").startswith("&")]
-    assert survive == []
+def test_no_letter_looks_like_one_of_a_tag_and_is_another() -> None:
+    def survive(letter: str) -> list[str]:
+        tag = min(name for name in TAGS if letter in name)
+        return [look for look in LETTERS[letter] if not without_tags(f"</{tag.replace(letter, look)}>").startswith("&")]
+
+    assert {letter: survive(letter) for letter in LETTERS} == {letter: [] for letter in LETTERS}
 
 
-@pytest.mark.parametrize("tag", sorted(TAGS))
-def test_no_sign_looks_like_an_opening_and_is_none(tag: str) -> None:
-    survive = [opening for opening in OPENINGS if not without_tags(f"{opening}/{tag}>").startswith("&lt;")]
-    assert survive == []
+def test_no_sign_looks_like_an_opening_and_is_none() -> None:
+    def survive(tag: str) -> list[str]:
+        return [opening for opening in OPENINGS if not without_tags(f"{opening}/{tag}>").startswith("&lt;")]
+
+    assert {tag: survive(tag) for tag in TAGS} == {tag: [] for tag in TAGS}
 
 
 @given(st.data())

@@ -6,7 +6,7 @@ tool server returned: of each structure nothing is shown that is not shown of th
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import count
@@ -34,7 +34,6 @@ PAGE = "https://example.org/notes"
 SPEC = ForeignToolSpec(
     server="shop", tool="look", name="shop__look", description="Looks.", input_schema={"type": "object"}, read_only=True
 )
-each_structure = pytest.mark.parametrize("structure", STRUCTURES, ids=lambda one: one.name)
 calls = count()
 
 
@@ -126,96 +125,118 @@ def leaked(structure: Structure, *shown: str) -> list[str]:
     return [value for value in structure.planted for text in shown if value[: len(value) * 2 // 3] in text]
 
 
-@each_structure
-async def test_numbered_lines_show_nothing(structure: Structure, desks: Desks) -> None:
-    reader = await desks.task(given(structure))
-    shown = await reader.call("read_document", name="notes.md")
-    assert leaked(structure, shown) == []
-    assert "3| The bar moved." in shown
-    assert shown.splitlines()[-1] == f"{len(given(structure).text.splitlines())}| The end of it."
-    assert await reader.call("read_document", name="notes.md") == shown
+def leaks(shown: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """What was shown by the names of structures: of each of which something leaked, what."""
+    found = {structure.name: leaked(structure, *shown[structure.name]) for structure in STRUCTURES}
+    return {name: values for name, values in found.items() if values}
 
 
-@each_structure
-async def test_a_reading_that_begins_in_the_midst_shows_nothing(structure: Structure, desks: Desks) -> None:
-    document = given(structure)
-    reader = await desks.task(document)
-    numbers = range(5, len(document.text.splitlines()) + 1)
-    shown = [await reader.call("read_document", name="notes.md", first_line=one) for one in numbers]
-    shown += [await reader.call("read_document", name="notes.md", first_line=one, last_line=one) for one in numbers]
-    assert leaked(structure, *shown) == []
+async def test_numbered_lines_show_nothing(desks: Desks) -> None:
+    shown, again = dict[str, str](), dict[str, str]()
+    for structure in STRUCTURES:
+        reader = await desks.task(given(structure))
+        shown[structure.name] = await reader.call("read_document", name="notes.md")
+        again[structure.name] = await reader.call("read_document", name="notes.md")
+    assert leaks({name: [text] for name, text in shown.items()}) == {}
+    kept = {name: ("3| The bar moved." in text, text.splitlines()[-1]) for name, text in shown.items()}
+    assert kept == {one.name: (True, f"{len(given(one).text.splitlines())}| The end of it.") for one in STRUCTURES}
+    assert again == shown
 
 
-@each_structure
-async def test_a_search_shows_nothing_and_confirms_nothing(structure: Structure, desks: Desks) -> None:
-    reader = await desks.task(given(structure), SourceDocument(name="other.md", text="Beacons by night.\n"))
-    for query in ("harbour notes bar end", " ".join(structure.text.split())[:900]):
-        found = await reader.call("search_documents", query=query)
-        assert leaked(structure, found) == []
-        assert "[notes.md:" in found
-    for value in structure.planted:
-        # As a guess, whole or in part, beside a word that stands nowhere.
-        for guess in (value, value.replace(" ", "")[: len(value) // 2], value.split("-")[0]):
-            found = await reader.call("search_documents", query=f"zebra {guess}")
-            assert found.startswith("No passage matches."), found
+async def test_a_reading_that_begins_in_the_midst_shows_nothing(desks: Desks) -> None:
+    shown = dict[str, list[str]]()
+    for structure in STRUCTURES:
+        document = given(structure)
+        reader = await desks.task(document)
+        numbers = range(5, len(document.text.splitlines()) + 1)
+        shown[structure.name] = [
+            *[await reader.call("read_document", name="notes.md", first_line=one) for one in numbers],
+            *[await reader.call("read_document", name="notes.md", first_line=one, last_line=one) for one in numbers],
+        ]
+    assert leaks(shown) == {}
 
 
-@each_structure
-async def test_a_small_page_shows_nothing(structure: Structure, desks: Desks) -> None:
-    reader = await desks.task(given(structure))
-    shown = [
-        await reader.call("read_document", name="notes.md", window=window, first_line=first)
-        for window in (60, 120, 240)
-        for first in (1, 5, 6)
-    ]
-    assert leaked(structure, *shown) == []
+async def test_a_search_shows_nothing_and_confirms_nothing(desks: Desks) -> None:
+    shown, confirmed = dict[str, list[str]](), dict[tuple[str, str], str]()
+    for structure in STRUCTURES:
+        reader = await desks.task(given(structure), SourceDocument(name="other.md", text="Beacons by night.\n"))
+        queries = ("harbour notes bar end", " ".join(structure.text.split())[:900])
+        shown[structure.name] = [await reader.call("search_documents", query=query) for query in queries]
+        for value in structure.planted:
+            # As a guess, whole or in part, beside a word that stands nowhere.
+            for guess in (value, value.replace(" ", "")[: len(value) // 2], value.split("-")[0]):
+                found = await reader.call("search_documents", query=f"zebra {guess}")
+                if not found.startswith("No passage matches."):
+                    confirmed[structure.name, guess] = found
+    assert leaks(shown) == {}
+    assert [(name, text) for name, texts in shown.items() for text in texts if "[notes.md:" not in text] == []
+    assert confirmed == {}
 
 
-@each_structure
-async def test_a_page_of_the_web_shows_nothing(structure: Structure, desks: Desks) -> None:
-    reader = await desks.task()
-    text = given(structure).text
-    tool = FetchPage(Shelf(text), reader.office.store, reader.redacted, Domains(allow=("example.org",)))
-    numbers = range(1, len(text.splitlines()) + 1)
-    shown = [await reader.call("fetch_page", tool, url=PAGE, first_line=one) for one in numbers]
-    assert leaked(structure, *shown) == []
-    kept = shown[0].partition('kept="')[2].partition('"')[0]
-    assert leaked(structure, *[await reader.call("read_stored", id=kept, first=first) for first in (0, 40, 60)]) == []
+async def test_a_small_page_shows_nothing(desks: Desks) -> None:
+    shown = dict[str, list[str]]()
+    for structure in STRUCTURES:
+        reader = await desks.task(given(structure))
+        shown[structure.name] = [
+            await reader.call("read_document", name="notes.md", window=window, first_line=first)
+            for window in (60, 120, 240)
+            for first in (1, 5, 6)
+        ]
+    assert leaks(shown) == {}
 
 
-@each_structure
-async def test_what_a_tool_server_returned_shows_nothing(structure: Structure, desks: Desks) -> None:
-    reader = await desks.task()
-    shown = await reader.call("shop__look", foreign(reader, given(structure).text))
-    assert leaked(structure, shown) == []
+async def test_a_page_of_the_web_shows_nothing(desks: Desks) -> None:
+    shown, stored = dict[str, list[str]](), dict[str, list[str]]()
+    for structure in STRUCTURES:
+        reader = await desks.task()
+        text = given(structure).text
+        tool = FetchPage(Shelf(text), reader.office.store, reader.redacted, Domains(allow=("example.org",)))
+        numbers = range(1, len(text.splitlines()) + 1)
+        pages = [await reader.call("fetch_page", tool, url=PAGE, first_line=one) for one in numbers]
+        kept = pages[0].partition('kept="')[2].partition('"')[0]
+        shown[structure.name] = pages
+        stored[structure.name] = [await reader.call("read_stored", id=kept, first=first) for first in (0, 40, 60)]
+    assert leaks(shown) == {}
+    assert leaks(stored) == {}
 
 
-@each_structure
-async def test_a_result_that_is_too_large_is_redacted_before_its_ends_are_cut(
-    structure: Structure, desks: Desks
-) -> None:
-    reader = await desks.task()
-    # The head ends within the structure, wherever that begins.
-    head = "x " * 970
-    text = head + "\n" + structure.text + "\n" + "y " * 4_000 + "\n" + structure.text
-    shown = await reader.call("shop__look", foreign(reader, text), window=8_000)
-    assert "is not shown" in shown
-    stored = shown.partition("read_stored with id ")[2].partition(" ")[0]
-    read = [await reader.call("read_stored", id=stored, first=first, window=8_000) for first in range(1_900, 2_300, 40)]
-    assert leaked(structure, shown, *read) == []
+async def test_what_a_tool_server_returned_shows_nothing(desks: Desks) -> None:
+    shown = dict[str, list[str]]()
+    for structure in STRUCTURES:
+        reader = await desks.task()
+        shown[structure.name] = [await reader.call("shop__look", foreign(reader, given(structure).text))]
+    assert leaks(shown) == {}
+
+
+async def test_a_result_that_is_too_large_is_redacted_before_its_ends_are_cut(desks: Desks) -> None:
+    results, read = dict[str, str](), dict[str, list[str]]()
+    for structure in STRUCTURES:
+        reader = await desks.task()
+        # The head ends within the structure, wherever that begins.
+        head = "x " * 970
+        text = head + "\n" + structure.text + "\n" + "y " * 4_000 + "\n" + structure.text
+        result = await reader.call("shop__look", foreign(reader, text), window=8_000)
+        stored = result.partition("read_stored with id ")[2].partition(" ")[0]
+        results[structure.name] = result
+        read[structure.name] = [
+            await reader.call("read_stored", id=stored, first=first, window=8_000) for first in range(1_900, 2_300, 40)
+        ]
+    assert [name for name, result in results.items() if "is not shown" not in result] == []
+    assert leaks({name: [results[name], *read[name]] for name in results}) == {}
 
 
 def foreign(reader: Reader, text: str) -> ForeignTool:
     return ForeignTool(SPEC, FixedToolServers([SPEC], [ForeignResult(text=text)]), reader.redactor)
 
 
-@pytest.mark.parametrize("before", range(LINE_CHARACTERS - 40, LINE_CHARACTERS + 1, 5))
-async def test_a_line_that_is_cut_within_a_secret_shows_no_half_of_it(before: int, desks: Desks) -> None:
-    line = ("word " * before)[: before - 10] + f" password={PASSWORD}" + " and more" * 300
-    reader = await desks.task(SourceDocument(name="long.md", text=line))
-    shown = await reader.call("read_document", name="long.md")
-    found = await reader.call("search_documents", query="word more password")
-    assert PASSWORD[:6] not in shown + found
+async def test_a_line_that_is_cut_within_a_secret_shows_no_half_of_it(desks: Desks) -> None:
+    shown = dict[int, str]()
+    for before in range(LINE_CHARACTERS - 40, LINE_CHARACTERS + 1, 5):
+        line = ("word " * before)[: before - 10] + f" password={PASSWORD}" + " and more" * 300
+        reader = await desks.task(SourceDocument(name="long.md", text=line))
+        read = await reader.call("read_document", name="long.md")
+        shown[before] = read + await reader.call("search_documents", query="word more password")
+    assert {before: text for before, text in shown.items() if PASSWORD[:6] in text} == {}
 
 
 @pytest.mark.parametrize("before", [15, 7, 1])

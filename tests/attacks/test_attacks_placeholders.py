@@ -65,7 +65,8 @@ class House:
         store = self.office.store
         redactor = PlainRedactor({})
         box = Toolbox([tool], store=store, redactor=redactor, vault=self.vault)
-        await box.run(use(tool.name, "c1", **arguments), await self.office.site())
+        call_id = f"call of {tool.name}"
+        await box.run(use(tool.name, call_id, **arguments), await self.office.site(call_id=call_id))
         return tool.given[-1]
 
     async def audited(self) -> list[Resolution]:
@@ -93,23 +94,28 @@ ARGUMENTS: dict[str, JsonValue] = {
 }
 
 
-@pytest.mark.parametrize("tool", [*GRANTED, "fetch_page", "web_search", "mail__send_letter"])
-async def test_what_another_session_met_is_given_to_no_tool_in_no_argument(house: House, tool: str) -> None:
+TOOLS = (*GRANTED, "fetch_page", "web_search", "mail__send_letter")
+
+
+async def test_what_another_session_met_is_given_to_no_tool_in_no_argument(house: House) -> None:
     await house.meets("another session")
-    assert await house.given(Listening(tool), **ARGUMENTS) == ARGUMENTS
+    given = {tool: await house.given(Listening(tool), **ARGUMENTS) for tool in TOOLS}
+    assert given == dict.fromkeys(TOOLS, ARGUMENTS)
     assert await house.audited() == []
 
 
-@pytest.mark.parametrize("tool", [*GRANTED, "fetch_page", "web_search", "mail__send_letter"])
-async def test_what_the_session_met_is_given_in_arguments_that_were_granted_by_name(house: House, tool: str) -> None:
+async def test_what_the_session_met_is_given_in_arguments_that_were_granted_by_name(house: House) -> None:
     await house.meets("session")
     await house.meets("another session")
-    given = await house.given(Listening(tool), **ARGUMENTS)
-    changed = {name for name in ARGUMENTS if given[name] != ARGUMENTS[name]}
-    assert changed == GRANTED.get(tool, frozenset())
-    assert "sql" not in changed
-    expected = [Resolution(agent="research-1", tool=tool, call_id="c1", placeholders=(PLACEHOLDER,))] if changed else []
-    assert await house.audited() == expected
+    given = {tool: await house.given(Listening(tool), **ARGUMENTS) for tool in TOOLS}
+    changed = {tool: {name for name in ARGUMENTS if given[tool][name] != ARGUMENTS[name]} for tool in TOOLS}
+    assert changed == {tool: GRANTED.get(tool, frozenset()) for tool in TOOLS}
+    assert [tool for tool in TOOLS if "sql" in changed[tool]] == []
+    assert await house.audited() == [
+        Resolution(agent="research-1", tool=tool, call_id=f"call of {tool}", placeholders=(PLACEHOLDER,))
+        for tool in TOOLS
+        if changed[tool]
+    ]
     trail = "".join(
         entry.model_dump_json() for entry in await house.office.store.audit_trail(house.office.task_id, ANYONE)
     )
@@ -121,23 +127,22 @@ async def test_a_tool_of_others_that_asks_for_originals_is_given_none(house: Hou
     assert await house.given(Listening("mail__search_documents"), **ARGUMENTS) == ARGUMENTS
 
 
-@pytest.mark.parametrize(
-    "written",
-    [
-        MADE_UP,
-        PLACEHOLDER.lower(),
-        PLACEHOLDER.upper(),
-        PLACEHOLDER.replace("EMAIL", "PERSON"),
-        f"{PLACEHOLDER[:-1]}0>",
-        PLACEHOLDER[1:-1],
-        PLACEHOLDER.replace("_", "%"),
-        f"<EMAIL_{'_' * 12}>",
-    ],
+ALTERED = (
+    MADE_UP,
+    PLACEHOLDER.lower(),
+    PLACEHOLDER.upper(),
+    PLACEHOLDER.replace("EMAIL", "PERSON"),
+    f"{PLACEHOLDER[:-1]}0>",
+    PLACEHOLDER[1:-1],
+    PLACEHOLDER.replace("_", "%"),
+    f"<EMAIL_{'_' * 12}>",
 )
-async def test_made_up_and_altered_placeholders_stand_for_nothing(house: House, written: str) -> None:
+
+
+async def test_made_up_and_altered_placeholders_stand_for_nothing(house: House) -> None:
     await house.meets("session")
-    given = await house.given(Listening("search_documents"), query=f"find {written}")
-    assert given == {"query": f"find {written}"}
+    given = [(await house.given(Listening("search_documents"), query=f"find {one}")) for one in ALTERED]
+    assert dict(zip(ALTERED, given, strict=True)) == {one: {"query": f"find {one}"} for one in ALTERED}
     assert await house.audited() == []
 
 

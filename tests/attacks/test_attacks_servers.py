@@ -211,17 +211,19 @@ HIDDEN = (
 )
 
 
-@pytest.mark.parametrize("hidden", HIDDEN)
-def test_words_in_signs_that_nobody_sees_do_not_reach_an_agent_in_what_a_tool_says_of_itself(hidden: str) -> None:
-    schema: dict[str, JsonValue] = {
-        "type": "object",
-        "description": f"What{hidden} to buy.",
-        "properties": {"what": {"type": "string", "description": f"Its{hidden} name. {hidden}{hidden}"}},
-    }
-    spec = taken_over(Tool(name="buy", input_schema=schema, description=f"Buys{hidden}. {hidden}"))
-    shown = json.dumps([spec.description, spec.input_schema], ensure_ascii=False)
-    assert set(shown).isdisjoint(hidden)
-    assert shown == plain_json(shown)
+def test_words_in_signs_that_nobody_sees_do_not_reach_an_agent_in_what_a_tool_says_of_itself() -> None:
+    def shown(hidden: str) -> str:
+        schema: dict[str, JsonValue] = {
+            "type": "object",
+            "description": f"What{hidden} to buy.",
+            "properties": {"what": {"type": "string", "description": f"Its{hidden} name. {hidden}{hidden}"}},
+        }
+        spec = taken_over(Tool(name="buy", input_schema=schema, description=f"Buys{hidden}. {hidden}"))
+        return json.dumps([spec.description, spec.input_schema], ensure_ascii=False)
+
+    seen = {hidden: shown(hidden) for hidden in HIDDEN}
+    assert {hidden: one for hidden, one in seen.items() if not set(one).isdisjoint(hidden)} == {}
+    assert seen == {hidden: plain_json(one) for hidden, one in seen.items()}
 
 
 @pytest.mark.parametrize(
@@ -242,11 +244,9 @@ def test_a_tool_with_such_signs_in_what_its_server_compares_is_left_out(part: di
         assert left_out(Tool(name="buy", input_schema=schema)) == "its schema has characters that nobody sees"
 
 
-@pytest.mark.parametrize("hidden", HIDDEN)
-def test_a_tool_with_such_signs_in_its_name_is_left_out(hidden: str) -> None:
-    assert left_out(Tool(name=f"buy{hidden}", input_schema={"type": "object"})) == (
-        "its name has characters that nobody sees"
-    )
+def test_a_tool_with_such_signs_in_its_name_is_left_out() -> None:
+    reasons = {hidden: left_out(Tool(name=f"buy{hidden}", input_schema={"type": "object"})) for hidden in HIDDEN}
+    assert reasons == dict.fromkeys(HIDDEN, "its name has characters that nobody sees")
 
 
 @pytest.mark.parametrize("text", ["❤️ 1️⃣ ©️ 👩\u200d💻", "می\u200cخواهم", "क्\u200dष", "Zoë, 屋顶"])

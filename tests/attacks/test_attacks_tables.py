@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -182,11 +183,14 @@ TRICKS = (
 )
 
 
-@pytest.mark.parametrize("trick", TRICKS)
-async def test_no_trick_of_sql_brings_back_what_a_cell_was(analyst: Analyst, trick: str) -> None:
-    for column in ("email", "ssn", "password", "phone") if "{0}" in trick else ("email",):
-        said = (await analyst.ask(trick.format(column))).casefold()
-        assert not [form for value in PRIVATE for form in forms(value) if form in said], column
+async def test_no_trick_of_sql_brings_back_what_a_cell_was(analyst: Analyst) -> None:
+    shown = dict[str, list[str]]()
+    for trick in TRICKS:
+        for column in ("email", "ssn", "password", "phone") if "{0}" in trick else ("email",):
+            sql = trick.format(column)
+            said = (await analyst.ask(sql)).casefold()
+            shown[sql] = [form for value in PRIVATE for form in forms(value) if form in said]
+    assert {sql: found for sql, found in shown.items() if found} == {}
 
 
 async def test_a_child_says_what_the_engine_says_here(
@@ -213,11 +217,14 @@ async def test_placeholders_are_joined_grouped_counted_and_asked_for(analyst: An
     assert "| 1 |" in await analyst.ask(f"SELECT id FROM t WHERE email = '<{cell}'")
 
 
-@pytest.mark.parametrize("value", PRIVATE)
-async def test_a_guess_is_confirmed_by_nothing(analyst: Analyst, value: str) -> None:
-    for column in ("email", "ssn", "password", "phone"):
-        found = await analyst.ask(f"SELECT count(*) AS n FROM t WHERE {column} ILIKE '%{value[:6]}%'")
-        assert "| 0 |" in found or "error" in found.casefold()
+async def test_a_guess_is_confirmed_by_nothing(analyst: Analyst) -> None:
+    confirmed = dict[str, str]()
+    for value, column in product(PRIVATE, ("email", "ssn", "password", "phone")):
+        guess = f"{column} ILIKE '%{value[:6]}%'"
+        found = await analyst.ask(f"SELECT count(*) AS n FROM t WHERE {guess}")
+        if "| 0 |" not in found and "error" not in found.casefold():
+            confirmed[guess] = found
+    assert confirmed == {}
 
 
 async def test_a_table_without_a_heading_has_no_private_names_of_columns(analyst: Analyst) -> None:
