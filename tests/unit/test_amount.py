@@ -10,45 +10,79 @@ LIMITS = st.builds(Limit, tokens=st.none() | NUMBERS, micro_usd=st.none() | NUMB
 BOTH = Limit(tokens=100, micro_usd=1_000)
 
 
-@pytest.mark.parametrize(
-    ("text", "limit"),
-    [
-        ("600k", Limit(tokens=600_000)),
-        (" 1.5M ", Limit(tokens=1_500_000)),
-        ("600_000", Limit(tokens=600_000)),
-        ("$2", Limit(micro_usd=2_000_000)),
-        ("$ 2.00", Limit(micro_usd=2_000_000)),
-        ("$0.000001", Limit(micro_usd=1)),
-        ("$1,000,000", Limit(micro_usd=10**12)),
-        ("$1_000.5", Limit(micro_usd=1_000_500_000)),
-        ("600k+$2.00", Limit(tokens=600_000, micro_usd=2_000_000)),
-        ("$2.00 + 600k", Limit(tokens=600_000, micro_usd=2_000_000)),
-        ("0", Limit(tokens=0)),
-        ("$1,250.50", Limit(micro_usd=1_250_500_000)),
-        ("1,500,000", Limit(tokens=1_500_000)),
-        ("1,500k+$12,000", Limit(tokens=1_500_000, micro_usd=12 * 10**9)),
-    ],
+LIMITS_AS_WRITTEN = {
+    "600k": Limit(tokens=600_000),
+    " 1.5M ": Limit(tokens=1_500_000),
+    "600_000": Limit(tokens=600_000),
+    "$2": Limit(micro_usd=2_000_000),
+    "$ 2.00": Limit(micro_usd=2_000_000),
+    "$0.000001": Limit(micro_usd=1),
+    "$1,000,000": Limit(micro_usd=10**12),
+    "$1_000.5": Limit(micro_usd=1_000_500_000),
+    "600k+$2.00": Limit(tokens=600_000, micro_usd=2_000_000),
+    "$2.00 + 600k": Limit(tokens=600_000, micro_usd=2_000_000),
+    "0": Limit(tokens=0),
+    "$1,250.50": Limit(micro_usd=1_250_500_000),
+    "1,500,000": Limit(tokens=1_500_000),
+    "1,500k+$12,000": Limit(tokens=1_500_000, micro_usd=12 * 10**9),
+}
+
+
+def test_limits_are_read_as_people_write_them() -> None:
+    assert {text: read_limit(text) for text in LIMITS_AS_WRITTEN} == LIMITS_AS_WRITTEN
+
+
+NO_LIMITS = (
+    "",
+    "+",
+    "+600k",
+    "$",
+    "$-2",
+    "-5k",
+    "$2.0000001",
+    "$1e3",
+    "2 $",
+    "0.5",
+    "1.2345k",
+    "many",
+    "$nan",
+    "€2",
 )
-def test_limits_are_read_as_people_write_them(text: str, limit: Limit) -> None:
-    assert read_limit(text) == limit
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "+", "+600k", "$", "$-2", "-5k", "$2.0000001", "$1e3", "2 $", "0.5", "1.2345k", "many", "$nan", "€2"],
+def refusal(text: str) -> str:
+    """Why this is no limit."""
+    try:
+        return f"taken as {read_limit(text)}"
+    except ValueError as refused:
+        return str(refused)
+
+
+def test_what_is_no_limit_is_refused_with_what_it_should_look_like() -> None:
+    refusals = {text: refusal(text) for text in NO_LIMITS}
+    assert {text: said for text, said in refusals.items() if " is no amount" not in said} == {}
+
+
+ODD_COMMAS_AND_DIGITS = (
+    "$2,50",
+    "1,5M",
+    "$0,500",
+    "1,25,000",
+    "$1,2500",
+    ",500",
+    "5,",
+    "1,,000",
+    "1_0",
+    "٣k",
+    "$٢",
+    "３000",
+    "1.٥M",
 )
-def test_what_is_no_limit_is_refused_with_what_it_should_look_like(text: str) -> None:
-    with pytest.raises(ValueError, match=r" is no amount"):
-        read_limit(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["$2,50", "1,5M", "$0,500", "1,25,000", "$1,2500", ",500", "5,", "1,,000", "1_0", "٣k", "$٢", "３000", "1.٥M"],
-)
-def test_commas_that_group_no_thousands_and_digits_of_other_scripts_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r" is no amount"):
-        read_limit(text)
+def test_commas_that_group_no_thousands_and_digits_of_other_scripts_are_refused() -> None:
+    refusals = {text: refusal(text) for text in ODD_COMMAS_AND_DIGITS}
+    assert {text: said for text, said in refusals.items() if " is no amount" not in said} == {}
 
 
 @pytest.mark.parametrize(

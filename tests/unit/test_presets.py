@@ -1,4 +1,4 @@
-from itertools import product
+from itertools import compress, product
 
 import pytest
 
@@ -16,17 +16,20 @@ WISHES: dict[str, tuple[Limit | int | Mode, ...]] = {
 """What each level would have of each field."""
 
 
-@pytest.mark.parametrize("speaks", list(product((True, False), repeat=len(LEVELS))))
-@pytest.mark.parametrize("field", WISHES)
-def test_the_first_level_that_says_something_is_heard(field: str, speaks: tuple[bool, ...]) -> None:
-    sources = [
-        Source(level, Wishes.model_validate({field: wish} if said else {}))
-        for level, wish, said in zip(LEVELS, WISHES[field], speaks, strict=True)
-    ]
-    chosen = choose(sources)
-    heard = speaks.index(True) if any(speaks) else None
-    wish, level = (getattr(Choices(), field), None) if heard is None else (WISHES[field][heard], LEVELS[heard])
-    assert (getattr(chosen, field), chosen.origins.get(field)) == (wish, level)
+def test_the_first_level_that_says_something_is_heard() -> None:
+    Heard = tuple[object, str | None]
+    chosen, expected = dict[tuple[str, ...], Heard](), dict[tuple[str, ...], Heard]()
+    for field, speaks in product(WISHES, product((True, False), repeat=len(LEVELS))):
+        sources = [
+            Source(level, Wishes.model_validate({field: wish} if said else {}))
+            for level, wish, said in zip(LEVELS, WISHES[field], speaks, strict=True)
+        ]
+        speaking = (field, *compress(LEVELS, speaks))
+        found = choose(sources)
+        chosen[speaking] = (getattr(found, field), found.origins.get(field))
+        spoken = [*compress(zip(WISHES[field], LEVELS, strict=True), speaks)]
+        expected[speaking] = spoken[0] if spoken else (getattr(Choices(), field), None)
+    assert chosen == expected
 
 
 def test_levels_that_speak_of_different_things_are_all_heard() -> None:

@@ -4,7 +4,6 @@ from math import sqrt
 from pathlib import Path
 from unicodedata import normalize
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel, JsonValue
@@ -47,21 +46,32 @@ FACTORS = {
 """By how much the estimate may miss the middle of both counts, upwards or downwards."""
 
 
-@pytest.mark.parametrize("counted", TABLE.texts, ids=lambda counted: counted.name)
-def test_the_estimate_of_a_real_text_is_within_the_factor_of_its_kind(counted: Counted) -> None:
-    middle, factor = sqrt(counted.claude * counted.o200k), FACTORS[counted.kind]
-    assert middle / factor <= estimate_text(counted.text) <= middle * factor
+def test_the_estimate_of_a_real_text_is_within_the_factor_of_its_kind() -> None:
+    def is_near(counted: Counted) -> bool:
+        middle, factor = sqrt(counted.claude * counted.o200k), FACTORS[counted.kind]
+        return middle / factor <= estimate_text(counted.text) <= middle * factor
+
+    assert {
+        counted.name: (estimate_text(counted.text), counted.claude, counted.o200k)
+        for counted in TABLE.texts
+        if not is_near(counted)
+    } == {}
 
 
-@pytest.mark.parametrize("kind", FACTORS)
-def test_every_kind_of_content_is_in_the_table(kind: str) -> None:
-    assert any(counted.kind == kind for counted in TABLE.texts)
+def test_every_kind_of_content_is_in_the_table() -> None:
+    assert {counted.kind for counted in TABLE.texts} == FACTORS.keys()
 
 
-@pytest.mark.parametrize("counted", TABLE.texts, ids=lambda counted: counted.name)
-def test_the_upper_bound_is_over_what_any_tokeniser_counts(counted: Counted) -> None:
-    message = Message(id="m1", role="user", blocks=(Text(text=counted.text),))
-    assert upper_bound("", "", (message,)) - upper_bound("", "", ()) > max(counted.claude, counted.o200k)
+def test_the_upper_bound_is_over_what_any_tokeniser_counts() -> None:
+    def bound(text: str) -> int:
+        message = Message(id="m1", role="user", blocks=(Text(text=text),))
+        return upper_bound("", "", (message,)) - upper_bound("", "", ())
+
+    assert {
+        counted.name: (bound(counted.text), counted.claude, counted.o200k)
+        for counted in TABLE.texts
+        if bound(counted.text) <= max(counted.claude, counted.o200k)
+    } == {}
 
 
 def test_a_picture_in_a_document_is_estimated_also_where_it_is_a_small_part_of_it() -> None:
