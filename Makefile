@@ -29,7 +29,7 @@ test: $(STAMP) ## Run the tests that go before every commit
 test-part: $(STAMP) ## Run those of the others that run when a commit lands: `make test-part COMMIT=HASH`
 	$(BIN)/python -m pytest $(PYTEST) --part-of $(COMMIT) --hypothesis-profile=quick --durations=30
 
-test-all: $(STAMP) ## Run all tests, whole platforms and hundreds of tasks among them: half an hour on two cores
+test-all: $(STAMP) ## Run all tests, whole platforms and hundreds of tasks among them: more than an hour on two cores
 	$(BIN)/python -m pytest $(PYTEST)
 
 check: lint test-all wheel ## Lint, types, layers, all tests and the installed wheel

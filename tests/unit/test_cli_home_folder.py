@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from waystation.adapters.clock import utc_now
-from waystation.adapters.temporal.run_file import ProcessMark, RunFile, is_own, write_run_file
+from waystation.adapters.temporal.run_file import ProcessMark, RunFile, started_by_this_process, write_run_file
 from waystation.cli.main import run
 from waystation.cli.platform import taken
 from waystation.settings import Settings
@@ -114,8 +114,8 @@ def test_workers_beside_a_running_server_are_refused_in_one_line(capsys: pytest.
 
 
 def test_a_server_ends_with_the_command_only_where_it_was_started_by_it(home: Path) -> None:
-    assert not is_own(Settings().run_file)
+    assert not started_by_this_process(Settings().run_file)
     write_run_file(home / "run.json", run_of(os.getppid()))
-    assert not is_own(Settings().run_file)
+    assert not started_by_this_process(Settings().run_file)
     write_run_file(home / "run.json", run_of(os.getpid()))
-    assert is_own(Settings().run_file)
+    assert started_by_this_process(Settings().run_file)

@@ -18,7 +18,7 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from waystation.adapters.clock import utc_now
-from waystation.adapters.temporal.run_file import is_own, named_in_environment, read_run_file
+from waystation.adapters.temporal.run_file import named_in_environment, read_run_file, started_by_this_process
 from waystation.cli.approvals import answered_before, tell_answer, too_little
 from waystation.cli.console import OK, WORK_FAILED, ask, can_ask, print_json, print_text, progress, say
 from waystation.cli.options import parse_amount
@@ -115,7 +115,7 @@ async def follow(client: Client, task_id: str, answer_pause: AnswerPause) -> Tas
     try:
         return await _follow(client, task_id, answer_pause)
     except asyncio.CancelledError:
-        if is_own(Settings().run_file):
+        if started_by_this_process(Settings().run_file):
             say("the task goes on when the demo's server runs again: `waystation up`")
         else:
             say(f"This does not stop the task: `waystation watch {task_id}` follows it again.")

@@ -69,7 +69,7 @@ def read_run_file(path: Path) -> RunFile | None:
         return None
 
 
-def is_own(path: Path) -> bool:
+def started_by_this_process(path: Path) -> bool:
     """Whether the server recorded there was started by this process, and so ends with it."""
     run = read_run_file(path)
     return run is not None and run.workers == ProcessMark.of(os.getpid())
