@@ -14,7 +14,7 @@ from waystation.domain.models import (
     PRICE_SOURCE,
     THINKING_PART,
     Price,
-    Spoken,
+    SettingNames,
     Working,
     budgeted,
     model_facts,
@@ -24,6 +24,7 @@ from waystation.domain.models import (
 from waystation.domain.presets import REQUEST, Choices
 from waystation.domain.roles import Role
 from waystation.domain.task import TaskRequest
+from waystation.settings_text import variable_of
 
 PROMPT_TOKENS = 2_750
 """System prompt and tools of the role with the longest ones (research), as estimated; a test compares it with them."""
@@ -153,19 +154,19 @@ def refuse_too_poor(affordable: int, asked: int, earlier: int, wider: str) -> No
         )
 
 
-def refuse_untaken(role: Role, works: Working, spoken: Spoken) -> None:
-    """What a model is known not to take: its provider would refuse every call. Of others nothing is said. `spoken`:
-    the names of the settings that hold for the role.
+def refuse_untaken(role: Role, works: Working, names: SettingNames) -> None:
+    """What a model is known not to take: its provider would refuse every call. Of others nothing is said. `names`:
+    of the settings that hold for the role.
     """
     takes = model_facts(works.model).takes
     refused = takes.refused(works.effort, works.thinking) if takes is not None else None
     if refused is not None:
         allowed = ", ".join((*refused.allowed, "default"))
-        setting = spoken.effort if refused.setting == "effort" else spoken.thinking
+        setting = names.effort if refused.setting == "effort" else names.thinking
         raise BadInput(
             f"{works.model}, the model of {role}, does not take {refused.asked}: set "
             f"{_variables(setting, role)} to one of {allowed}, or choose another model in "
-            f"WAYSTATION_MODEL_{role.upper()}"
+            f"{variable_of(f'roles.{role}.model')}"
         )
 
 
@@ -194,11 +195,10 @@ def refuse_long_thinking(
 
 def _variables(setting: str, role: Role) -> str:
     """Where a setting is changed; one for all roles also where it is set for this one."""
-    if setting.startswith("roles."):
-        return f"{setting} in the config file"
-    variable = f"WAYSTATION_{setting.upper()}"
-    own = f"_{role.upper()}"
-    return variable if variable.endswith(own) else f"{variable}, or {variable}{own} for {role} alone,"
+    own = f"roles.{role}."
+    if setting.startswith(own):
+        return variable_of(setting)
+    return f"{variable_of(setting)}, or {variable_of(own + setting)} for {role} alone,"
 
 
 def first_turn(request: TaskRequest) -> int:

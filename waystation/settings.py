@@ -10,11 +10,11 @@ Where spans go: OpenTelemetry's own variables say that, and are only looked at h
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple, get_origin
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, AliasChoices, Field, HttpUrl, SecretStr, StringConstraints, ValidationError
@@ -47,6 +47,7 @@ from waystation.settings_sections import (
 )
 from waystation.settings_text import (
     CONFIG_NAME,
+    LEVEL,
     PREFIX,
     PageAddress,
     SecretAddress,
@@ -54,6 +55,7 @@ from waystation.settings_text import (
     WrittenTokens,
     read_config,
     trace_faults,
+    variable_of,
     variables_of,
 )
 
@@ -132,6 +134,7 @@ class Settings(
         env_prefix=PREFIX,
         frozen=True,
         env_ignore_empty=True,
+        env_nested_delimiter=LEVEL,
         populate_by_name=True,
         extra="forbid",
         hide_input_in_errors=True,
@@ -352,22 +355,34 @@ def _config_path(given: Mapping[str, object]) -> Path:
 
 
 def variable_given(name: str) -> str | None:
-    """The environment variable that gives this setting now; None where none does."""
-    field = Settings.model_fields.get(name)
-    given = _environment()
-    return next((variable for variable in variables_of(name, field) if variable in given), None) if field else None
+    """The environment variable that gives this setting now, or of a table a first one; None where none does.
+
+    `name`: may be the path of one value of a table, like `roles.writing.model`.
+    """
+    given, (first, *inner) = _environment(), name.split(".")
+    field = Settings.model_fields.get(first)
+    whole = variables_of(first, field) if field is not None else ()
+    parts = [variable for variable in given if variable.startswith(variable_of(name) + LEVEL)]
+    meant = ((variable_of(name),) if inner else ()) + (*whole, *sorted(parts))
+    return next((variable for variable in meant if variable in given), None)
 
 
 def unknown_variables() -> tuple[str, ...]:
     """Sentences on what the environment gives under our prefix although no setting has that name, never its value."""
     variables = (name for field in Settings.model_fields.items() for name in variables_of(*field))
     known = {name.removeprefix(PREFIX) for name in variables if name.startswith(PREFIX)}
+    tables = tuple(name.upper() + LEVEL for name, field in Settings.model_fields.items() if _is_table(field))
     given = {name.removeprefix(PREFIX) for name in _environment() if name.startswith(PREFIX)}
+    given = {name for name in given if not name.startswith(tables)}
     close = {name: get_close_matches(name, known, n=1) for name in sorted(given - known)}
     return tuple(
         f"{PREFIX}{name} is no setting, and does nothing" + (f": did you mean {PREFIX}{meant[0]}?" if meant else ".")
         for name, meant in close.items()
     )
+
+
+def _is_table(field: FieldInfo) -> bool:
+    return get_origin(field.annotation) is dict
 
 
 def config_file_given() -> Path:
@@ -441,9 +456,22 @@ def setting_faults(error: ValidationError) -> str:
         field = Settings.model_fields.get(name)
         allowed = "there is no such setting" if field is None else _range(field)
         cause = "; ".join(filter(None, (allowed, fault.words if fault.ours or not allowed else "")))
-        place = variable_given(name) or f"{'.'.join([name, *inner])} in {config_file_given()}"
-        sentences.append(f"{place}: {cause}")
+        sentences.append(f"{_place_of(name, inner)}: {cause}")
     return "; ".join(sentences)
+
+
+def _place_of(name: str, inner: Sequence[str]) -> str:
+    """Where a setting, or what stands at `inner` in it, was given."""
+    path = ".".join([name, *(part for part in inner if part != KEY_ITSELF)])
+    variable = variable_given(path)
+    if variable is None:
+        return f"{path} in {config_file_given()}"
+    of_table = _is_table(Settings.model_fields[name]) and inner and not variable.startswith(variable_of(path))
+    return f"{path} in {variable}" if of_table else variable
+
+
+KEY_ITSELF = "[key]"
+"""In Pydantic's places of errors: the key of a table is wrong, not what it names."""
 
 
 def _name_of(place: str) -> str:

@@ -7,7 +7,15 @@ from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, NoDecode
 
 from waystation.domain.endpoints import PROVIDER_KEY, Endpoints, NamedEndpoint
-from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL, Effort, Spoken, ThinkingSetting, Working, located
+from waystation.domain.models import (
+    AGENT_MODEL,
+    CONDENSE_MODEL,
+    Effort,
+    SettingNames,
+    ThinkingSetting,
+    Working,
+    located,
+)
 from waystation.domain.roles import Role, step_roles
 from waystation.domain.value import Value
 from waystation.settings_text import (
@@ -64,17 +72,8 @@ class ModelSettings(BaseSettings):
     )
     roles: Annotated[dict[Role, RoleSettings], NoDecode, WrittenTable] = Field(
         default={},
-        description="Model, effort and thinking by role. In the config file: [roles.writing] with model, effort, "
-        "thinking. The settings of one role that follow beat it.",
-    )
-    model_research: str | None = Field(
-        default=None, min_length=1, description="Model of the agents that research; by default agent_model."
-    )
-    model_analysis: str | None = Field(
-        default=None, min_length=1, description="Model of the agents that analyse; by default agent_model."
-    )
-    model_writing: str | None = Field(
-        default=None, min_length=1, description="Model of the agents that write; by default agent_model."
+        description="Model, endpoint, effort and thinking of one role, before what is set for all. In the config file: "
+        "[roles.writing] with model, endpoint, effort, thinking; in the environment WAYSTATION_ROLES__WRITING__MODEL.",
     )
     condense_model: str = Field(default=CONDENSE_MODEL, description="Model that writes the summaries.")
     plan_model: str = Field(default=CONDENSE_MODEL, description="Model that plans a task.")
@@ -86,18 +85,12 @@ class ModelSettings(BaseSettings):
         default=AS_PROVIDED,
         description="How hard agents work: low, medium, high, xhigh, max, or default for what the provider does.",
     )
-    effort_research: WrittenEffort | None = Field(default=None, description="The same for agents that research.")
-    effort_analysis: WrittenEffort | None = Field(default=None, description="The same for agents that analyse.")
-    effort_writing: WrittenEffort | None = Field(default=None, description="The same for agents that write.")
 
     thinking: WrittenThinking = Field(
         default=AS_PROVIDED,
         description="How agents think: adaptive, off, at most so many tokens a reply (1,024 or more, like 4k), or "
         "default for what the provider does.",
     )
-    thinking_research: WrittenThinking | None = Field(default=None, description="The same for agents that research.")
-    thinking_analysis: WrittenThinking | None = Field(default=None, description="The same for agents that analyse.")
-    thinking_writing: WrittenThinking | None = Field(default=None, description="The same for agents that write.")
 
     model_patience: float = Field(
         default=180,
@@ -168,48 +161,22 @@ class ModelSettings(BaseSettings):
         given = "condense_model" in self.model_fields_set or chosen != CONDENSE_MODEL
         return self.places.full(chosen, "" if given else self._own(role).endpoint, given=given)
 
-    def spoken(self, role: Role) -> Spoken:
-        """Which settings say how hard a role works, and how it thinks: its own, or those for all."""
-        own, tabled = self._own(role), self._of_table(role)
-        return Spoken(
-            effort=_spoken("effort", role, own.effort, tabled.effort),
-            thinking=_spoken("thinking", role, own.thinking, tabled.thinking),
+    def setting_names(self, role: Role) -> SettingNames:
+        """Which settings give a role's effort and thinking: its own, or those for all."""
+        own = self._own(role)
+        return SettingNames(
+            effort="effort" if own.effort is None else f"roles.{role}.effort",
+            thinking="thinking" if own.thinking is None else f"roles.{role}.thinking",
         )
 
     def _own(self, role: Role) -> RoleSettings:
-        """What is set for the role alone: by a name of its own, or else in its table."""
-        tabled, named = self._of_table(role), self._of_names(role)
-        return tabled.replace(
-            model=tabled.model if named.model is None else named.model,
-            effort=tabled.effort if named.effort is None else named.effort,
-            thinking=tabled.thinking if named.thinking is None else named.thinking,
-        )
-
-    def _of_names(self, role: Role) -> RoleSettings:
-        match role:
-            case "research":
-                model, effort, thinking = self.model_research, self.effort_research, self.thinking_research
-            case "analysis":
-                model, effort, thinking = self.model_analysis, self.effort_analysis, self.thinking_analysis
-            case "writing":
-                model, effort, thinking = self.model_writing, self.effort_writing, self.thinking_writing
-            case _:
-                return RoleSettings()
-        return RoleSettings(model=model, effort=effort, thinking=thinking)
-
-    def _of_table(self, role: Role) -> RoleSettings:
+        """What is set for the role alone."""
         return self.roles.get(role, RoleSettings())
 
 
 def _is_placed(model: str) -> bool:
     """Whether its name says where it is."""
     return bool(located(model).endpoint)
-
-
-def _spoken(name: str, role: Role, own: object, tabled: object) -> str:
-    if own is None:
-        return name
-    return f"roles.{role}.{name}" if own == tabled else f"{name}_{role}"
 
 
 def _effort(written: WrittenEffort) -> Effort | None:

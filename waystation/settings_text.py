@@ -212,6 +212,8 @@ SecretAddress = Annotated[SecretStr | None, AfterValidator(_read_address)]
 CONFIG_NAME = "config.toml"
 PREFIX = "WAYSTATION_"
 """Of the variables of the environment."""
+LEVEL = "__"
+"""In a variable, between the names of a table and of what is in it."""
 NOT_IN_A_FILE = {
     "home": "it says where the file is found",
     "config": "it says where the file is found",
@@ -279,11 +281,16 @@ def _without_table(lines: Sequence[str], head: str) -> Iterator[str]:
             yield line
 
 
+def variable_of(path: str) -> str:
+    """The variable that gives a setting, or one value of a table, like `roles.writing.model`."""
+    return f"{PREFIX}{path.upper().replace('.', LEVEL)}"
+
+
 def variables_of(name: str, field: FieldInfo) -> tuple[str, ...]:
     """The variables that give a setting, the strongest first."""
     if isinstance(field.validation_alias, AliasChoices):
         return tuple(str(choice) for choice in field.validation_alias.choices)
-    return (f"{PREFIX}{name.upper()}",)
+    return (variable_of(name),)
 
 
 def _fault(name: str, fields: Mapping[str, FieldInfo]) -> str:

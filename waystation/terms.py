@@ -125,9 +125,9 @@ def agent_terms(basis: Basis, role: Role) -> AgentTerms:
     settings, chosen = basis.settings, choices(basis.request, basis.settings, role)
     works = working(settings, role)
     rates = worst_rates(works.model, 0, basis.today, basis.prices)
-    spoken = settings.spoken(role)
-    refuse_untaken(role, works, spoken)
-    refuse_long_thinking(role, works, basis.agent_budget, rates, spoken.thinking)
+    names = settings.setting_names(role)
+    refuse_untaken(role, works, names)
+    refuse_long_thinking(role, works, basis.agent_budget, rates, names.thinking)
     context = _context(works, _window(works, chosen, settings), role, _replies(basis, rates))
     trigger = context["window"] * chosen.trigger_percent // 100
     # A wider window has room to tell of more earlier tasks.

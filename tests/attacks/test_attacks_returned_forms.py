@@ -172,7 +172,7 @@ async def test_a_new_task_that_cannot_be_taken_comes_back_as_it_was_sent(
 async def test_a_budget_that_the_models_do_not_allow_is_said_at_the_budget(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("WAYSTATION_MODEL_RESEARCH", "harbour-model-1")
+    monkeypatch.setenv("WAYSTATION_ROLES__RESEARCH__MODEL", "harbour-model-1")
     unpriced = Settings(home=settings.home, offline=False)
     async with desk(unpriced) as (client, asking):
         dollars = await asking.post("/tasks", data={**ASKS, "budget": "$2"}, files=files(GOOD))

@@ -333,7 +333,7 @@ def test_a_model_at_an_endpoint_without_a_table_is_refused_when_a_task_is_submit
             task_terms(request, Settings.model_validate({**given, "offline": False}), [], date(2026, 11, 25))
 
 
-@pytest.mark.parametrize("setting", ["agent_model", "plan_model", "condense_model", "review_model", "model_writing"])
+@pytest.mark.parametrize("setting", ["agent_model", "plan_model", "condense_model", "review_model"])
 def test_a_full_name_alone_says_that_the_offline_model_does_not_work(setting: str) -> None:
     assert Settings.model_validate({setting: "qwen3"}).uses_offline_model
     assert not Settings.model_validate({setting: LOCAL}).uses_offline_model
@@ -380,7 +380,7 @@ async def test_an_endpoint_without_its_key_is_refused_by_the_variable_where_it_i
 ) -> None:
     lacking: dict[str, object] = {"endpoints": {**ENDPOINTS, "x": table}}
     with pytest.raises(BadInput, match=f"x::m is at an endpoint that needs a key: set {variable}, here"):
-        submitted({**lacking, **ALL_LOCAL, "model_writing": "x::m"})
+        submitted({**lacking, **ALL_LOCAL, "roles": {"writing": {"model": "x::m"}}})
     with pytest.raises(BadInput, match=f"needs a key: set {variable}$"):
         model_switch(Settings.model_validate({**lacking, "endpoint": "x"}))
     switch = model_switch(Settings.model_validate({**lacking, "endpoint": "local"}))
@@ -388,7 +388,9 @@ async def test_an_endpoint_without_its_key_is_refused_by_the_variable_where_it_i
         await switch.complete(REQUEST.replace(model="x::m", fallbacks=()))
     await switch.aclose()
     monkeypatch.setenv(variable, "key")
-    assert submitted({**lacking, **ALL_LOCAL, "model_writing": "x::m"}).agent_of("writing").model == "x::m"
+    assert (
+        submitted({**lacking, **ALL_LOCAL, "roles": {"writing": {"model": "x::m"}}}).agent_of("writing").model == "x::m"
+    )
 
 
 def test_a_missing_key_is_told_of_without_who_may_use_the_address() -> None:

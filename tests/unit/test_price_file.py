@@ -189,7 +189,7 @@ def test_the_command_lists_prices_with_day_and_source_and_names_models_in_use_wi
 ) -> None:
     monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key")
-    monkeypatch.setenv("WAYSTATION_MODEL_WRITING", "meta/llama")
+    monkeypatch.setenv("WAYSTATION_ROLES__WRITING__MODEL", "meta/llama")
     assert run(["prices"]) == 0
     shown = capsys.readouterr()
     assert "claude-sonnet-5-5: $2 in, $10 out, cache $2.50 written, $0.10 read" in shown.out

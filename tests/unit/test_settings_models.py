@@ -4,6 +4,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from tests.ended_tasks import row_of
 from tests.prices import PRICES
@@ -14,7 +15,7 @@ from waystation.domain.amount import Limit
 from waystation.domain.errors import BadInput
 from waystation.domain.models import CONDENSE_MODEL, OFFLINE_MODEL
 from waystation.domain.task import TaskRequest, TaskTerms
-from waystation.settings import Settings
+from waystation.settings import Settings, setting_faults, unknown_variables
 from waystation.terms import adjustments, task_terms, warnings_about
 from workers.models import patience_of
 
@@ -37,12 +38,12 @@ def test_all_roles_work_alike_unless_something_is_set_for_one() -> None:
     under = terms()
     assert (under.agent.model, under.agent.effort, under.agent.thinking) == (SONNET, None, None)
     assert (set(under.by_role), under.models) == ({"writing"}, {}), "its replies may be longer"
-    same = terms(model_writing=SONNET, effort="high", effort_writing="high")
+    same = terms(roles={"writing": {"model": SONNET, "effort": "high"}}, effort="high")
     assert (set(same.by_role), same.agent_of("writing").effort) == ({"writing"}, "high")
 
 
 def test_each_role_has_its_model_and_what_follows_from_that() -> None:
-    under = terms(model_research=HAIKU, model_writing=OPUS)
+    under = terms(roles={"research": {"model": HAIKU}, "writing": {"model": OPUS}})
     assert under.models == {"research": HAIKU, "analysis": SONNET, "writing": OPUS}
     shares = {role: under.agent_of(role).trigger * 100 // 200_000 for role in under.models}
     assert shares == {"research": 60, "analysis": 75, "writing": 80}
@@ -54,12 +55,13 @@ def test_each_role_has_its_model_and_what_follows_from_that() -> None:
 
 def test_a_role_has_the_window_that_its_model_takes() -> None:
     roomy: dict[str, object] = {"agent_budget": {"tokens": 10_000_000}, "budget": {"tokens": 90_000_000}}
-    under = terms(roomy, model_analysis=COUNTING, window_cap=500_000)
+    under = terms(roomy, roles={"analysis": {"model": COUNTING}}, window_cap=500_000)
     assert (under.agent.window, under.agent_of("analysis").window) == (500_000, 160_000)
 
 
 def test_what_is_set_for_a_role_beats_what_is_set_for_all_also_by_asking_for_nothing() -> None:
-    under = terms(effort="high", effort_writing="max", effort_analysis="default", thinking="adaptive")
+    roles = {"writing": {"effort": "max"}, "analysis": {"effort": "default"}}
+    under = terms(effort="high", roles=roles, thinking="adaptive")
     efforts = [under.agent_of(role).effort for role in ("research", "analysis", "writing")]
     assert efforts == ["high", None, "max"]
     assert {under.agent_of(role).thinking for role in ("research", "analysis", "writing")} == {"adaptive"}
@@ -75,7 +77,7 @@ def test_tokens_for_thinking_come_on_top_of_the_reply_and_are_in_its_floor() -> 
 
 
 def test_the_offline_model_is_asked_for_neither() -> None:
-    under = terms(offline=True, model_writing=OPUS, effort="max", thinking="off")
+    under = terms(offline=True, roles={"writing": {"model": OPUS}}, effort="max", thinking="off")
     assert (under.agent.model, under.agent.effort, under.agent.thinking) == (OFFLINE_MODEL, None, None)
     assert under.by_role == {}
 
@@ -84,21 +86,22 @@ def test_the_offline_model_is_asked_for_neither() -> None:
     ("given", "words"),
     [
         (
-            {"model_writing": COUNTING, "effort": "high"},
+            {"roles": {"writing": {"model": COUNTING}}, "effort": "high"},
             f"{COUNTING}, the model of writing, does not take effort high: set WAYSTATION_EFFORT, or "
-            "WAYSTATION_EFFORT_WRITING for writing alone, to one of default, or choose another model in "
-            "WAYSTATION_MODEL_WRITING",
+            "WAYSTATION_ROLES__WRITING__EFFORT for writing alone, to one of default, or choose another model in "
+            "WAYSTATION_ROLES__WRITING__MODEL",
         ),
         (
-            {"thinking_analysis": "off"},
-            f"{SONNET}, the model of analysis, does not take thinking off: set WAYSTATION_THINKING_ANALYSIS to one of "
-            "adaptive, default, or choose another model in WAYSTATION_MODEL_ANALYSIS",
+            {"roles": {"analysis": {"thinking": "off"}}},
+            f"{SONNET}, the model of analysis, does not take thinking off: set "
+            "WAYSTATION_ROLES__ANALYSIS__THINKING to one of adaptive, default, or choose another model in "
+            "WAYSTATION_ROLES__ANALYSIS__MODEL",
         ),
         (
-            {"model_research": HAIKU, "thinking_research": "off", "effort": "max"},
+            {"roles": {"research": {"model": HAIKU, "thinking": "off"}}, "effort": "max"},
             f"{HAIKU}, the model of research, does not take effort max with thinking off: set WAYSTATION_EFFORT, or "
-            "WAYSTATION_EFFORT_RESEARCH for research alone, to one of low, medium, high, default, or choose another "
-            "model in WAYSTATION_MODEL_RESEARCH",
+            "WAYSTATION_ROLES__RESEARCH__EFFORT for research alone, to one of low, medium, high, default, or choose "
+            "another model in WAYSTATION_ROLES__RESEARCH__MODEL",
         ),
     ],
 )
@@ -133,11 +136,16 @@ def test_nothing_is_refused_of_a_model_that_nobody_knows() -> None:
 def test_thinking_that_one_call_could_spend_a_budget_on_is_refused(
     asked: dict[str, object], thinking: int, least: str
 ) -> None:
-    everywhere, larger = "WAYSTATION_THINKING, or WAYSTATION_THINKING_RESEARCH for research alone,", "--agent-budget"
+    everywhere, larger = (
+        "WAYSTATION_THINKING, or WAYSTATION_ROLES__RESEARCH__THINKING for research alone,",
+        "--agent-budget",
+    )
     with pytest.raises(BadInput, match=f"set {everywhere} to {least}, or give a larger {larger}"):
         terms(asked, agent_model=COUNTING, thinking=thinking)
-    with pytest.raises(BadInput, match=f"set WAYSTATION_THINKING_RESEARCH to {least}, or give a larger {larger}"):
-        terms(asked, agent_model=COUNTING, thinking_research=thinking)
+    with pytest.raises(
+        BadInput, match=f"set WAYSTATION_ROLES__RESEARCH__THINKING to {least}, or give a larger {larger}"
+    ):
+        terms(asked, agent_model=COUNTING, roles={"research": {"thinking": thinking}})
     if least != "default":
         assert terms(asked, agent_model=COUNTING, thinking=thinking - 1).agent.thinking == thinking - 1
 
@@ -168,24 +176,24 @@ def test_at_another_endpoint_dollars_need_prices_that_somebody_wrote_down(url: s
 @pytest.mark.parametrize("role", ["research", "analysis", "writing"])
 def test_a_model_without_a_price_is_refused_for_each_role_where_dollars_are_limited(role: str) -> None:
     with pytest.raises(BadInput, match="needs models with known prices, and somebody-elses-1 has none"):
-        terms({"budget": {"micro_usd": 2_000_000}}, **{f"model_{role}": "somebody-elses-1"})
-    priced = {f"model_{one}": OPUS for one in ("research", "analysis", "writing")}
-    assert terms({"budget": {"micro_usd": 9_000_000}}, agent_model="nobodys", **priced).agent.model == OPUS
+        terms({"budget": {"micro_usd": 2_000_000}}, roles={role: {"model": "somebody-elses-1"}})
+    priced = {one: {"model": OPUS} for one in ("research", "analysis", "writing")}
+    assert terms({"budget": {"micro_usd": 9_000_000}}, agent_model="nobodys", roles=priced).agent.model == OPUS
 
 
 def test_a_model_that_is_not_known_is_warned_about_for_its_role() -> None:
-    warnings = " ".join(warnings_about(terms(model_writing="somebody-elses-1")))
+    warnings = " ".join(warnings_about(terms(roles={"writing": {"model": "somebody-elses-1"}})))
     assert warnings.count("The model somebody-elses-1 is not known here") == 1
 
 
-def test_the_environment_and_the_config_file_give_them_by_flat_names(
+def test_the_environment_gives_single_values_of_a_role_before_those_of_the_config_file(
     own_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (own_home / "config.toml").write_text(
-        f'model_writing = "{OPUS}"\neffort_writing = "max"\nthinking_research = 4096\nmodel_research = "{COUNTING}"'
+        f'[roles.writing]\nmodel = "{OPUS}"\neffort = "max"\n[roles.research]\nmodel = "{COUNTING}"\nthinking = 4096\n'
     )
-    monkeypatch.setenv("WAYSTATION_EFFORT_WRITING", "low")
-    monkeypatch.setenv("WAYSTATION_THINKING_RESEARCH", "4k")
+    monkeypatch.setenv("WAYSTATION_ROLES__WRITING__EFFORT", "low")
+    monkeypatch.setenv("WAYSTATION_ROLES__RESEARCH__THINKING", "4k")
     settings = Settings()
     assert settings.working("writing") == (OPUS, "low", None)
     assert settings.working("research") == (COUNTING, None, 4_000)
@@ -196,8 +204,8 @@ def test_the_environment_and_the_config_file_give_them_by_flat_names(
     ("name", "given", "words"),
     [
         ("THINKING", "1000", "adaptive, off, default, or 1,024 tokens or more, like 4k"),
-        ("THINKING_WRITING", "hard", "adaptive, off, default, or 1,024 tokens or more, like 4k"),
-        ("EFFORT_ANALYSIS", "much", "'low', 'medium', 'high', 'xhigh', 'max' or 'default'"),
+        ("ROLES__WRITING__THINKING", "hard", "adaptive, off, default, or 1,024 tokens or more, like 4k"),
+        ("ROLES__ANALYSIS__EFFORT", "much", "'low', 'medium', 'high', 'xhigh', 'max' or 'default'"),
     ],
 )
 def test_what_is_neither_is_refused_with_what_may_be_given(
@@ -210,6 +218,31 @@ def test_what_is_neither_is_refused_with_what_may_be_given(
     assert words in sentence(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "given", "words"),
+    [
+        ("ROLES__WRITNG__EFFORT", "low", "WAYSTATION_ROLES__WRITNG__EFFORT: it should be 'research', "),
+        ("ROLES__WRITING__EFORT", "low", "WAYSTATION_ROLES__WRITING__EFORT: there is no such field"),
+        ("ROLES__WRITING", "low", "WAYSTATION_ROLES__WRITING: it should be a table of named values"),
+        ("ROLES", '{"writing": {"effort": "much"}}', "roles.writing.effort in WAYSTATION_ROLES: it should be 'low', "),
+    ],
+)
+def test_a_wrong_value_of_a_table_is_named_where_it_was_given(
+    name: str, given: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"WAYSTATION_{name}", given)
+    with pytest.raises(ValidationError) as refused:
+        Settings()
+    assert setting_faults(refused.value).startswith(words)
+
+
+def test_only_tables_are_given_value_by_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WAYSTATION_ROLES__WRITING__EFFORT", "low")
+    assert unknown_variables() == ()
+    monkeypatch.setenv("WAYSTATION_MODE__WRITING", "hard")
+    assert unknown_variables() == ("WAYSTATION_MODE__WRITING is no setting, and does nothing.",)
+
+
 def told(capsys: pytest.CaptureFixture[str], **given: object) -> list[str]:
     request = TaskRequest(question="What?", request_id="r", budget=Limit(tokens=600_000))
     tell_terms(Settings.model_validate(given), row_of(request, Settings.model_validate(given)), 1)
@@ -220,7 +253,8 @@ def test_submit_tells_the_models_by_role_where_they_differ(capsys: pytest.Captur
     assert told(capsys, effort="high")[0].endswith(
         f"model {SONNET}, effort high, summaries by {CONDENSE_MODEL} (profile sonnet)"
     )
-    lines = told(capsys, model_writing=OPUS, effort_writing="max", model_analysis=COUNTING, thinking_analysis="4k")
+    roles = {"writing": {"model": OPUS, "effort": "max"}, "analysis": {"model": COUNTING, "thinking": "4k"}}
+    lines = told(capsys, roles=roles)
     assert [line for line in lines if line.startswith("Other")] == [
         f"Other for analysis: model {COUNTING}, thinking up to 4,000 tokens a reply; window 156,000, "
         "full at 93,600 (profile haiku).",
@@ -232,9 +266,9 @@ def test_the_offline_model_says_which_settings_of_models_it_does_not_use(monkeyp
     asked = TaskRequest(question="What?", session="s", request_id="r")
     assert adjustments(asked, Settings(offline=True)) == ()
     monkeypatch.setenv("WAYSTATION_EFFORT", "max")
-    monkeypatch.setenv("WAYSTATION_MODEL_WRITING", OPUS)
+    monkeypatch.setenv("WAYSTATION_ROLES__WRITING__MODEL", OPUS)
     assert adjustments(asked, Settings(offline=True)) == (
-        "The built-in offline model does the work. Not used: WAYSTATION_MODEL_WRITING, WAYSTATION_EFFORT.",
+        "The built-in offline model does the work. Not used: WAYSTATION_ROLES__WRITING__MODEL, WAYSTATION_EFFORT.",
     )
     assert adjustments(asked, Settings(offline=False)) == ()
 

@@ -43,7 +43,7 @@ class Working(NamedTuple):
     thinking: ThinkingSetting | None = None
 
 
-class Spoken(NamedTuple):
+class SettingNames(NamedTuple):
     """The names of the settings that say how hard a role's model works: its own, or those for all roles."""
 
     effort: str
