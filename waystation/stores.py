@@ -20,6 +20,7 @@ from waystation.adapters.store.engine import Database, parsed_url, to_its_end, t
 from waystation.adapters.store.resealing import reseal
 from waystation.adapters.store.sql_store import database_place, is_there
 from waystation.domain.errors import BadInput, StoreError, WrongKey
+from waystation.domain.names import TOOL_SECRETS
 from waystation.domain.task import short_hash
 from waystation.files import private_file, private_folder
 from waystation.ports import Cipher
@@ -239,10 +240,6 @@ async def require_key_of(store: SqlStore, settings: Settings) -> None:
         return
     if await store.key_check() not in {None, key_check(first_key(settings))}:
         raise other_key(settings)
-
-
-TOOL_SECRETS = "tool-secrets"
-"""Where a tenant's hash stands in the vault: of all tenants, as the file of tool servers that names them is."""
 
 
 async def tool_secrets(settings: Settings, store: SqlStore, names: Collection[str]) -> Mapping[str, str]:

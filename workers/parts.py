@@ -3,7 +3,6 @@
 Which session the code at work belongs to, as the input of its activity says.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
@@ -95,7 +94,7 @@ def session_of(given: object, depth: int = DEPTH) -> str:
 
 
 if TYPE_CHECKING:
-    from waystation.adapters.presidio.redactor import PresidioRedactor
+    pass
 
 
 @dataclass(frozen=True)
@@ -286,7 +285,7 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
         stack.push_async_callback(model.aclose)
         key = first_key(settings)
         redactor = redactor_of(settings, key, processes=settings.redaction_processes)
-        _warm_up(redactor, stack)
+        stack.callback(redactor.close)
         vault = store.vault(own_cipher(settings, "vault"))
         rules = redaction_rules(settings, key)
         originals = Originals(vault, partial(fingerprint, key), utc_now, present_session)
@@ -309,13 +308,6 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
             reach=reach,
             tool_policy=settings.tool_policy,
         )
-
-
-def _warm_up(redactor: "PresidioRedactor", stack: AsyncExitStack) -> None:
-    """Beside the first work, so that the first redaction does not wait for all of the language model."""
-    stack.callback(redactor.close)
-    warming_up = asyncio.create_task(redactor.warm_up())
-    stack.push_async_callback(asyncio.gather, warming_up, return_exceptions=True)
 
 
 def _endurance(settings: Settings, store: SqlStore, rules: RedactionRules, originals: Originals) -> Endurance:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from temporalio.client import Client
+from temporalio.common import WorkerDeploymentVersion
 from temporalio.worker import (
     Interceptor,
     PollerBehavior,
@@ -17,6 +18,7 @@ from temporalio.worker import (
     PollerBehaviorSimpleMaximum,
     ResourceBasedSlotConfig,
     Worker,
+    WorkerDeploymentConfig,
     WorkerTuner,
     WorkflowRunner,
 )
@@ -28,6 +30,7 @@ from activities.removal import ForgettingActivities, PersonActivities, Retention
 from activities.schedules import ScheduleActivities
 from activities.sessions import ForkActivities, RewindActivities, SessionActivities
 from activities.tasks import NoticeActivities, OversightActivities, PlanningActivities, ReportActivities
+from waystation import __version__
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store.sql_store import SqlStore
 from waystation.adapters.temporal.codec import encrypts
@@ -134,6 +137,12 @@ class Workshop:
         return PlanningActivities(parts.planner, self.store, parts.redactor, equipment)
 
 
+BUILD = WorkerDeploymentConfig(
+    version=WorkerDeploymentVersion(deployment_name="waystation", build_id=__version__), use_worker_versioning=False
+)
+"""What Temporal's histories name as the code that ran. Without it the SDK hashes every loaded module at the start."""
+
+
 def workflows_worker(shop: Workshop) -> Worker:
     """Workflows, and the activities that need nothing but the store or the webhook."""
     store = shop.store
@@ -180,6 +189,7 @@ def workflows_worker(shop: Workshop) -> Worker:
         max_heartbeat_throttle_interval=NOTICES_HEARD_WITHIN,
         workflow_runner=shop.runner,
         graceful_shutdown_timeout=shop.timing.grace,
+        deployment_config=BUILD,
     )
 
 
@@ -203,6 +213,7 @@ def agents_worker(shop: Workshop, parts: Parts) -> Worker:
         activity_task_poller_behavior=taken_on.polling,
         max_heartbeat_throttle_interval=shop.timing.heartbeats,
         graceful_shutdown_timeout=shop.timing.grace,
+        deployment_config=BUILD,
     )
 
 
@@ -236,6 +247,7 @@ def context_worker(shop: Workshop, parts: Parts) -> Worker:
         activity_task_poller_behavior=taken_on.polling,
         max_heartbeat_throttle_interval=shop.timing.heartbeats,
         graceful_shutdown_timeout=shop.timing.grace,
+        deployment_config=BUILD,
     )
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from benchmarks.privacy.corpus import sentences
 from tests.running import until
+from waystation.adapters.presidio import children
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.presidio.rules import Rules, read_own_rules
 from waystation.adapters.presidio.secrets import hits_of_the_whole
@@ -136,6 +137,16 @@ async def test_a_process_that_dies_or_hangs_is_replaced(alone: PresidioRedactor)
             await redacted(redactor, FINE + LONG)
         assert hanging not in redactor.processes
         assert await redacted(redactor, FINE + LONG) == await redacted(alone, FINE + LONG)
+
+
+async def test_processes_end_while_nobody_asks_and_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(children, "IDLE_SECONDS", 0.05)
+    with closing(PresidioRedactor(KEY, seconds=5, processes=2)) as redactor:
+        assert redactor.processes == frozenset(), "none begins before there is a text"
+        first = await redacted(redactor, FINE)
+        while redactor.processes:
+            await asyncio.sleep(0.01)
+        assert (await redacted(redactor, FINE + LONG)).text.startswith(first.text)
 
 
 async def test_what_fails_in_a_process_fails_with_its_reason(tmp_path: Path) -> None:

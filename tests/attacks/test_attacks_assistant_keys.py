@@ -18,7 +18,7 @@ from waystation.adapters.clock import utc_now
 from waystation.adapters.temporal.run_file import ProcessMark, RunFile, write_run_file
 from waystation.cli.main import run
 from waystation.client import Client
-from waystation.client.remote import PERMITS
+from waystation.domain.permissions import PERMITS
 from waystation.serve import app
 from waystation.serve.access import SignIn
 from waystation.serve.app import LetIn, application, sign_in

@@ -12,10 +12,11 @@ from tests.attacks.test_attacks_keys import NAME, NOON, applied, bearer, keys, s
 from tests.ended_tasks import keep_ended_task
 from waystation import AsyncWaystation, __version__
 from waystation.client import Client, client_for
-from waystation.client.remote import CALLED, CALLS, PERMITS, VERSION_HEADER, Permit, RemoteClient
+from waystation.client.remote import CALLED, CALLS, VERSION_HEADER, RemoteClient
 from waystation.domain.amount import Limit
 from waystation.domain.approvals import Verified
 from waystation.domain.errors import BadInput, UnknownTask, Unreachable, WaystationError
+from waystation.domain.permissions import PERMITS, Permit
 from waystation.domain.task import ForkedFrom, SourceDocument, TaskRequest, tenant_hash
 from waystation.serve.principals import ApiKeys
 from waystation.settings import Settings

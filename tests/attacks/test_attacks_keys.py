@@ -21,11 +21,11 @@ from tests.attacks.test_attacks_pages import NO_SERVER, SITE
 from tests.ended_tasks import keep_ended_task
 from waystation.cli.main import run
 from waystation.client import Client
-from waystation.client.remote import Permit
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.approvals import ApproveInput, Circumstances, Verified, approve, said_by
 from waystation.domain.compaction.outcome import ContextEdit
 from waystation.domain.details import answer_text
+from waystation.domain.permissions import Permit
 from waystation.domain.task import Approval
 from waystation.serve import principals
 from waystation.serve.access import REQUESTS_A_SECOND, REQUESTS_AT_ONCE, RequestRates, SignIn, needed_role

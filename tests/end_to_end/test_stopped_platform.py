@@ -16,7 +16,7 @@ from waystation.adapters.temporal.run_file import read_run_file
 def answers(address: str) -> bool:
     """Whether pages are there, and let whoever has the address in."""
     try:
-        return httpx2.get(address, follow_redirects=True).is_success
+        return httpx2.get(address, follow_redirects=True, timeout=60).is_success
     except httpx2.TransportError:
         return False
 

@@ -1,31 +1,52 @@
-"""What a person is told of pages that are not there."""
+"""Pages that the platform's own process serves: loaded when somebody comes, ended with the platform."""
 
+import asyncio
 from pathlib import Path
-from socket import create_server
 
+import httpx2
 import pytest
 
-from waystation.adapters.temporal.run_file import RunFile
-from waystation.cli.serve import pages_line, say_pages
+from waystation.cli.serve import pages_here
+from waystation.domain.errors import BadInput
 from waystation.settings import Settings
 
 
-def test_pages_that_nobody_serves_any_more_are_not_shown_as_if_they_were() -> None:
-    with create_server(("127.0.0.1", 0)) as listening:
-        address = f"http://127.0.0.1:{listening.getsockname()[1]}/?token=s3cret"
-        assert pages_line(address) == f"pages {address} (tell nobody)"
-    told = pages_line(address)
-    assert "do not answer: their log is logs/serve.log" in told
-    assert "s3cret" not in told
+async def answer_of(address: str) -> int:
+    async with httpx2.AsyncClient(timeout=60) as client:
+        return (await client.get(address)).status_code
 
 
-@pytest.mark.parametrize(("pages", "wanted", "told"), [("", True, True), (None, True, False), ("", False, False)])
-def test_why_pages_did_not_begin_is_said_where_they_were_wanted(
-    pages: str | None, wanted: bool, told: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    settings = Settings(home=tmp_path, pages=wanted)
-    settings.logs_folder.mkdir()
-    (settings.logs_folder / "serve.log").write_text("loading\nwaystation: /papers is no folder\n")
-    say_pages(RunFile.model_construct(pages=pages), settings)
-    said = capsys.readouterr()
-    assert ("No pages: waystation: /papers is no folder" in said.out + said.err) is told
+async def test_pages_answer_who_has_the_address_until_the_platform_ends(tmp_path: Path) -> None:
+    faults: list[str] = []
+    async with pages_here(Settings(home=tmp_path), faults.append) as address:
+        assert await answer_of(address) == 303, "who is signed in is led to the tasks"
+        assert await answer_of(address.partition("?")[0]) == 401
+    with pytest.raises(httpx2.ConnectError):
+        await answer_of(address)
+    assert faults == []
+
+
+async def test_pages_that_nobody_asks_for_end_at_once(tmp_path: Path) -> None:
+    async with pages_here(Settings(home=tmp_path), pytest.fail) as address:
+        assert address.startswith("http://127.0.0.1:")
+    async with pages_here(Settings(home=tmp_path, pages=False), pytest.fail) as address:
+        assert address == ""
+
+
+async def test_why_pages_cannot_be_served_is_told_when_somebody_comes(tmp_path: Path) -> None:
+    faults: list[str] = []
+    (tmp_path / "waystation.db").write_bytes(b"no database, but a text of another program" * 100)
+    async with pages_here(Settings(home=tmp_path), faults.append) as address:
+        with pytest.raises(httpx2.TransportError):
+            await answer_of(address)
+        async with asyncio.timeout(60):
+            while not faults:  # noqa: ASYNC110  the thread of the pages gives no event
+                await asyncio.sleep(0.01)
+    assert [("waystation.db" in fault or "database" in fault) for fault in faults] == [True]
+
+
+async def test_a_part_of_what_openid_needs_is_missed_before_anybody_comes(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, oidc_issuer="https://login.example.org")
+    with pytest.raises(BadInput, match="are set together"):
+        async with pages_here(settings, pytest.fail):
+            pass

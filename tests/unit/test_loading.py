@@ -41,3 +41,20 @@ def test_a_list_of_tasks_loads_the_store_and_nothing_that_is_slow_to_load(
 
     listed()  # makes the store, with alembic
     assert listed().splitlines()[-1] == "[]"
+
+
+STARTED = """
+import sys
+from waystation.cli import platform
+print(sorted({"temporalio", "sqlalchemy", "fastapi"} & sys.modules.keys()))
+platform._load()
+print(sorted({"fastapi", "mcp", "anthropic", "presidio_analyzer", "spacy"} & sys.modules.keys()))
+"""
+
+
+def test_up_waits_for_a_platform_that_loads_neither_pages_nor_recognisers_nor_the_models_sdk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
+    ran = subprocess.run([sys.executable, "-c", STARTED], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines() == ["[]", "[]"]

@@ -22,12 +22,12 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from waystation.adapters.clock import utc_now
-from waystation.adapters.temporal.connect import ensure_search_attributes, find_target
 from waystation.adapters.temporal.run_file import (
     ProcessMark,
     RunFile,
@@ -36,11 +36,10 @@ from waystation.adapters.temporal.run_file import (
     remove_run_file,
     write_run_file,
 )
-from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.children import python, search_path
 from waystation.cli.console import OK, UNREACHABLE, print_json, print_text, say
 from waystation.cli.options import JsonOption
-from waystation.cli.serve import last_line, pages_beside, pages_line, say_pages, with_pages
+from waystation.cli.serve import pages_here
 from waystation.domain.errors import BadInput, Unreachable, WaystationError
 from waystation.domain.value import Value
 from waystation.files import opened_private, own_folder, private_folder
@@ -63,7 +62,7 @@ ORPHAN_SECONDS = 10.0
 
 @asynccontextmanager
 async def running_locally(settings: Settings) -> AsyncGenerator[RunFile]:
-    """Server and workers, until the block ends.
+    """Server, workers and, where settings have them, pages, until the block ends.
 
     Raises:
         BadInput: one runs here already, or the environment names another server.
@@ -71,22 +70,49 @@ async def running_locally(settings: Settings) -> AsyncGenerator[RunFile]:
     """
     refuse_named_server()
     with loading():
-        from waystation.adapters.temporal.dev_server import running_dev_server  # noqa: PLC0415  it loads a web server
+        # `up`, `down` and whoever asks for help need not wait for what these load.
+        from waystation.adapters.temporal.connect import ensure_search_attributes  # noqa: PLC0415
+        from waystation.adapters.temporal.dev_server import running_dev_server  # noqa: PLC0415
 
     log = settings.logs_folder / "temporal.log"
     codec = _codec(settings)
     started = running_dev_server(settings.temporal_database, log, codec=codec, prefix=settings.prefix)
-    async with _only_run(settings), started as server:
+    async with _only_run(settings), _loading_meanwhile(), started as server:
         run = record_of(server)
         write_run_file(settings.run_file, run)
         try:
             if not await ensure_search_attributes(server.client):
                 say("The server has search attributes of our names with other types: tasks run without them.")
-            async with workers_here(settings):
+            async with pages_here(settings, partial(_without_pages, settings)) as pages, workers_here(settings):
                 await _until_polled(server)
+                run = run.replace(ready=True, pages=pages)
+                write_run_file(settings.run_file, run)
                 yield run
         finally:
             remove_run_file(settings.run_file, run)
+
+
+@asynccontextmanager
+async def _loading_meanwhile() -> AsyncGenerator[None]:
+    """Load what workers need in a thread, while the server starts."""
+    loaded = asyncio.create_task(asyncio.to_thread(_load))
+    try:
+        yield
+    finally:
+        await loaded
+
+
+def _load() -> tuple[ModuleType, ...]:
+    from waystation import knowledge  # noqa: PLC0415
+    from workers import memory, models, wiring  # noqa: PLC0415
+
+    return knowledge, memory, models, wiring
+
+
+def _without_pages(settings: Settings, why: str) -> None:
+    say(f"No pages: {why}")
+    if (run := read_run_file(settings.run_file)) is not None:
+        write_run_file(settings.run_file, run.replace(pages=""))
 
 
 @asynccontextmanager
@@ -96,7 +122,7 @@ async def something_running(settings: Settings, who: str) -> AsyncGenerator[None
     if named_in_environment() or (run is not None and run.alive):
         yield
         return
-    async with running_locally(settings) as started:
+    async with running_locally(settings.replace(pages=False)) as started:
         say(f"Temporal UI while {who} runs: {started.ui_url}")
         yield
 
@@ -172,6 +198,8 @@ async def workers_here(settings: Settings) -> AsyncGenerator[None]:
 
 
 async def _until_polled(server: "DevServer") -> None:
+    from waystation.adapters.temporal.tasks import TemporalTasks  # noqa: PLC0415
+
     temporal = TemporalTasks(server.client, server.target)
     with suppress(TimeoutError):
         async with asyncio.timeout(POLLED_SECONDS):
@@ -205,6 +233,8 @@ def record_of(server: "DevServer") -> RunFile:
 def say_where(run: RunFile) -> None:
     """Tell a person where UI and server are, and what the UI needs to show encrypted payloads."""
     say(f"Temporal UI {run.ui_url or '-'}  server {run.address}")
+    if run.pages:
+        say(f"Pages {run.pages} (for this run; tell nobody)")
     for remark in run.remarks:
         say(remark)
     if run.codec_endpoint is not None:
@@ -239,11 +269,7 @@ async def _dev(settings: Settings) -> None:
             say_where(run)
             say(f"home {settings.home}")
             say("Ready: `waystation submit QUESTION --docs PATH` in another terminal. Ctrl-C stops.")
-            async with pages_beside(settings) as address:
-                served = run.replace(pages=address)
-                write_run_file(settings.run_file, served)
-                say_pages(served, settings)
-                await while_alive(run)
+            await while_alive(run)
     except asyncio.CancelledError:
         say("stopped; tasks go on when it runs again")
 
@@ -318,6 +344,8 @@ def status(as_json: JsonOption = False) -> None:
 
 
 async def _status(settings: Settings) -> StatusJson:
+    from waystation.adapters.temporal.connect import find_target  # noqa: PLC0415
+
     target = find_target(settings)
     run = read_run_file(settings.run_file)
     found = StatusJson(
@@ -353,7 +381,7 @@ def _text(found: StatusJson) -> str:
         server = f"server {found.address}, namespace {found.namespace}, UI {found.ui_url or 'unknown'}"
     lines = [server, f"home {found.home}"]
     if found.pages:
-        lines.append(pages_line(found.pages))
+        lines.append(f"pages {found.pages} (tell nobody)")
     if found.codec_endpoint:
         lines.append(
             f"payloads are encrypted; your browser's codec endpoint for the UI: {found.codec_endpoint} (tell nobody)"
@@ -367,7 +395,7 @@ def _text(found: StatusJson) -> str:
 
 
 START_SECONDS = 300
-READY_POLL_SECONDS = 0.5
+READY_POLL_SECONDS = 0.1
 
 
 @app.command()
@@ -376,9 +404,7 @@ def up() -> None:
     for sentence in unknown_variables():
         say(sentence)
     settings = Settings()
-    run = asyncio.run(_up(settings))
-    say_where(run)
-    say_pages(run, settings)
+    say_where(asyncio.run(_up(settings)))
 
 
 async def _up(settings: Settings) -> RunFile:
@@ -390,10 +416,10 @@ async def _up(settings: Settings) -> RunFile:
             # Two may start at once: whichever lost waits for the other.
             while (process is not None and process.poll() is None) or taken(settings):
                 run = read_run_file(settings.run_file)
-                if run is not None and run.workers.find() is not None and await _workers_poll(settings):
+                if run is not None and run.ready and run.workers.find() is not None:
                     if process is None or run.workers.pid != process.pid:
                         say("it runs already")
-                    return await with_pages(settings.run_file, run)
+                    return run
                 await asyncio.sleep(READY_POLL_SECONDS)
     except TimeoutError as error:
         if process is not None:
@@ -402,7 +428,13 @@ async def _up(settings: Settings) -> RunFile:
             f"it was not ready in {START_SECONDS} s, and was stopped: {log} says how far it came. Nothing is lost: "
             "start it again"
         ) from error
-    raise Unreachable(f"it ended before it was ready: {last_line(log)} ({log})")
+    raise Unreachable(f"it ended before it was ready: {_last_line(log)} ({log})")
+
+
+def _last_line(log: Path) -> str:
+    """Why what wrote it ended, most likely."""
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"
 
 
 def _start(log: Path) -> subprocess.Popen[bytes]:
@@ -417,14 +449,6 @@ def _start(log: Path) -> subprocess.Popen[bytes]:
             stderr=output,
             start_new_session=True,
         )
-
-
-async def _workers_poll(settings: Settings) -> bool:
-    try:
-        temporal = await TemporalTasks.connect(find_target(settings))
-        return not await temporal.unattended_queues()
-    except Unreachable:
-        return False
 
 
 @app.command()

@@ -6,38 +6,47 @@ asked from here.
 import asyncio
 import os
 import signal
-import subprocess
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import datetime
+from functools import partial
 from getpass import getpass
+from importlib import import_module
 from pathlib import Path
 from secrets import token_hex
-from socket import create_connection, create_server, socket
-from typing import Annotated
-from urllib.parse import urlsplit
+from socket import create_server, socket
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from waystation.adapters.clock import utc_now
-from waystation.adapters.store.vault import SqlVault
-from waystation.adapters.temporal.die_with_parent import ending_with_us
-from waystation.adapters.temporal.run_file import RunFile, read_run_file
-from waystation.children import python, search_path
 from waystation.cli.console import print_json, print_text, say
 from waystation.cli.options import JsonOption
-from waystation.domain.errors import BadInput
+from waystation.domain.errors import BadInput, WaystationError
+from waystation.domain.names import TOOL_SECRETS
 from waystation.domain.privacy import Original
 from waystation.domain.value import Value
-from waystation.files import opened_private, own_folder
 from waystation.imports import loading
 from waystation.patterns import proven
-from waystation.serve.principals import ApiKey, ApiKeys, AssistantRights, Identities, KeyRole, OpenId, OpenIdTokens
+from waystation.serve.principals import (
+    ApiKey,
+    ApiKeys,
+    AssistantRights,
+    Identities,
+    KeyRole,
+    OpenId,
+    OpenIdTokens,
+    address_here,
+    new_token,
+)
 from waystation.settings import Settings
 from waystation.settings_text import address_of
-from waystation.stores import TOOL_SECRETS, key_of, opened_store, own_cipher
 from workers.shutdown import INTERRUPTED, stop_on_signals
+
+if TYPE_CHECKING:
+    from waystation.adapters.store.vault import SqlVault
+    from waystation.serve.site import SiteThread
 
 LISTEN = "127.0.0.1:8520"
 HERE = frozenset({"127.0.0.1", "localhost"})
@@ -77,89 +86,63 @@ def serve(
         asyncio.run(_serve(settings, identities, taken, names))
 
 
-PAGES_SECONDS, PAGES_LOOK_SECONDS, ANSWERS_SECONDS = 60, 0.2, 2.0
-"""Until it has printed its address, between two looks, and until somebody has taken a connection."""
-
-
 @asynccontextmanager
-async def pages_beside(settings: Settings) -> AsyncGenerator[str]:
-    """`serve` as a child until the block ends, and the address that it has printed; empty where there is none.
+async def pages_here(settings: Settings, failed: Callable[[str], None]) -> AsyncGenerator[str]:
+    """Serve pages in this process, for this machine alone, until the block ends; gives their address.
 
-    It ends when this process does, however that ends. Another process may have its usual port: then it has any.
+    Another process may have their usual port: then they have any. Nothing of them is loaded before somebody comes.
+
+    Args:
+        settings: whose tasks; where they want no pages, the address is empty.
+        failed: told why they cannot be served, should that turn out when somebody comes.
+
+    Raises:
+        BadInput: a part of what OpenID needs is missing.
     """
     if not settings.pages:
         yield ""
         return
-    own_folder(settings.logs_folder)
-    with opened_private(settings.logs_folder / "serve.log") as log:
-        child = await asyncio.create_subprocess_exec(
-            *ending_with_us(python("waystation.cli.main", "serve", "--listen", _free_address())),
-            # It reads settings and keys from it, as workers do.
-            env={**os.environ, "PYTHONPATH": "", **search_path(), "WAYSTATION_SERVER": ""},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            process_group=0,
-        )
+    identities, token = known_to(settings), new_token()
+    with _usual_listener() as listener:
+        address = address_here(int(listener.getsockname()[1]), token)
+        begin = partial(_begun, settings.replace(server=None), identities, listener, token)
+        serving = asyncio.create_task(_serve_once_asked(listener, begin, failed))
+        try:
+            yield address
+        finally:
+            serving.cancel()
+            with suppress(asyncio.CancelledError):
+                await serving
+
+
+async def _serve_once_asked(listener: socket, begin: Callable[[], "SiteThread"], failed: Callable[[str], None]) -> None:
+    loop, asked = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(listener.fileno(), asked.set)
     try:
-        yield await _first_line(child)
+        await asked.wait()
     finally:
-        with suppress(ProcessLookupError):
-            child.terminate()
-        await child.wait()
+        loop.remove_reader(listener.fileno())
+    with loading():
+        await asyncio.to_thread(import_module, "waystation.serve.site")
+    async with aclosing(begin()) as site:
+        try:
+            await site.until_ended()
+        except WaystationError as error:
+            failed(str(error))
 
 
-async def with_pages(path: Path, run: RunFile) -> RunFile:
-    """What the run file says once it is known where pages are, unless that takes long."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(PAGES_SECONDS):
-            while run.pages is None:
-                await asyncio.sleep(PAGES_LOOK_SECONDS)
-                run = read_run_file(path) or run
-    return run
+def _begun(settings: Settings, identities: Identities, listener: socket, token: str) -> "SiteThread":
+    from waystation.serve.site import SiteThread  # noqa: PLC0415  it is loaded by now
+
+    return SiteThread(settings, identities, listener, token)
 
 
-def say_pages(run: RunFile, settings: Settings) -> None:
-    """Tell a person where pages are, or why they are not served."""
-    if run.pages:
-        say(f"Pages {run.pages} (for this run; tell nobody)")
-    elif run.pages is not None and settings.pages:
-        log = settings.logs_folder / "serve.log"
-        say(f"No pages: {last_line(log)} ({log})")
-
-
-def pages_line(address: str) -> str:
-    """Where they are, and whether anybody listens there."""
-    there = urlsplit(address)
-    with suppress(OSError), create_connection((there.hostname, there.port), timeout=ANSWERS_SECONDS):
-        return f"pages {address} (tell nobody)"
-    again = "their log is logs/serve.log, and `waystation down` and `waystation up` start them again"
-    return f"pages {there.scheme}://{there.netloc} do not answer: {again}"
-
-
-def last_line(log: Path) -> str:
-    """Why what wrote it ended, most likely."""
-    lines = log.read_text(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
-
-
-def _free_address() -> str:
+def _usual_listener() -> socket:
     host, _, port = LISTEN.partition(":")
     try:
-        taken = create_server((host, int(port)))
+        return create_server((host, int(port)))
     except OSError:
-        taken = create_server((host, 0))
-    with taken:
-        return f"{host}:{taken.getsockname()[1]}"
-
-
-async def _first_line(child: asyncio.subprocess.Process) -> str:
-    if child.stdout is None:
-        return ""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(PAGES_SECONDS):
-            return (await child.stdout.readline()).decode().strip()
-    return ""
+        return create_server((host, 0))
 
 
 def known_to(settings: Settings) -> Identities:
@@ -200,34 +183,11 @@ def _listening(host: str, port: int) -> socket:
 async def _serve(settings: Settings, identities: Identities, listener: socket, names: tuple[str, ...]) -> None:
     # FastAPI and the client's SDKs come with these imports: whoever asks for help should not wait for them.
     with loading():
-        from waystation.client import Client  # noqa: PLC0415
-        from waystation.serve.api import v1  # noqa: PLC0415
-        from waystation.serve.app import (  # noqa: PLC0415
-            LetIn,
-            Site,
-            SiteServer,
-            application,
-            printed_address,
-            printed_for_assistants,
-            sign_in,
-        )
-        from waystation.serve.assistants import Assistant  # noqa: PLC0415
-        from waystation.serve.mcp import AssistantServer  # noqa: PLC0415
-        from waystation.serve.pages import error_page, pages  # noqa: PLC0415
-        from waystation.serve.task_page import FOLDER  # noqa: PLC0415
-        from workers.memory import MemoryReader  # noqa: PLC0415
+        from waystation.serve.app import printed_address, printed_for_assistants, sign_in  # noqa: PLC0415
+        from waystation.serve.site import opened_site  # noqa: PLC0415
 
-    opener: Callable[[str], Awaitable[Client]] = lambda tenant: Client.connect(  # noqa: E731
-        settings.replace(tenant=tenant)
-    )
     access = sign_in(int(listener.getsockname()[1]), names)
-    async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(await Client.connect(settings))
-        page = f"https://{names[0]}/tasks/" if names else f"http://127.0.0.1:{access.port}/tasks/"
-        memory = await stack.enter_async_context(aclosing(MemoryReader(settings)))
-        assistant = Assistant(client, settings, AssistantRights.of(settings), memory, page)
-        site = Site(v1, pages, FOLDER / "static", error_page, AssistantServer(assistant))
-        server = SiteServer(application(site, client, settings.tenant, LetIn(access, identities, opener, memory)))
+    async with opened_site(settings, identities, access) as server:
         stop_on_signals()
         print_text(printed_address(access))
         if names:
@@ -419,8 +379,10 @@ def forget_secret(name: SecretArgument) -> None:
 
 
 @asynccontextmanager
-async def _vault() -> AsyncGenerator[SqlVault]:
+async def _vault() -> AsyncGenerator["SqlVault"]:
     """That of this store. Raises BadInput where its key is not here."""
+    from waystation.stores import key_of, opened_store, own_cipher  # noqa: PLC0415  pages need no store to begin
+
     settings = Settings()
     async with aclosing(await opened_store(settings)) as store:
         await key_of(store, settings)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from http import HTTPStatus
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, cast, get_args, get_type_hints
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, get_type_hints
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
@@ -22,14 +22,12 @@ from waystation.client.schedules import Schedules
 from waystation.domain.approvals import By
 from waystation.domain.errors import BadInput, RequestConflict, UnknownTask, Unreachable, WaystationError
 from waystation.domain.foreign import plain
+from waystation.domain.permissions import Permit
 from waystation.domain.value import malformed
 from waystation.network import why_broken
 from waystation.settings import Settings
 from waystation.task_view import Draft
 
-Permit = Literal["read", "submit", "approve"]
-"""What somebody may: each what those before it may, too."""
-PERMITS: tuple[Permit, ...] = get_args(Permit)
 CALLED = "/v1/client/"
 """Below it is what the class lists, at ROLE/METHOD."""
 VERSION_HEADER = "waystation-version"

@@ -84,3 +84,6 @@ PHASE_ATTRIBUTE = "WaystationPhase"
 TOKENS_ATTRIBUTE = "WaystationTokens"
 COST_ATTRIBUTE = "WaystationCostUsd"
 PENDING_ATTRIBUTE = "WaystationPendingApprovals"
+
+TOOL_SECRETS = "tool-secrets"
+"""Where a tenant's hash stands in the vault: of all tenants, as the file of tool servers that names them is."""

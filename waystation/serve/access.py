@@ -20,8 +20,9 @@ from starlette.requests import cookie_parser
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from waystation.client.remote import CALLED, PERMITS, Permit
+from waystation.client.remote import CALLED
 from waystation.domain.errors import BadInput
+from waystation.domain.permissions import PERMITS, Permit
 from waystation.domain.value import Value
 from waystation.serve.principals import Identities, Principal
 

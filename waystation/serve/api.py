@@ -15,13 +15,14 @@ from waystation.adapters.clock import utc_now
 from waystation.client import Client
 from waystation.client.context import FoundJson, MemoryWish
 from waystation.client.exports import load_report
-from waystation.client.remote import CALLS, VERSION_HEADER, Permit
+from waystation.client.remote import CALLS, VERSION_HEADER
 from waystation.client.task_json import CancelJson, ReportJson, SessionJson, TaskJson, ViewJson, task_json
 from waystation.domain.compaction.audit import ShownTranscript, shown
 from waystation.domain.compaction.history import view
 from waystation.domain.documents import Document
 from waystation.domain.foreign import plain
 from waystation.domain.memory import Excerpt
+from waystation.domain.permissions import Permit
 from waystation.domain.progress import Bill, Days, KnownSession, Spending
 from waystation.domain.signals import Answer
 from waystation.domain.task import TaskPhase

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-import secrets
 import sys
 import traceback
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Generator, Mapping, Sequence
@@ -58,10 +57,9 @@ from waystation.serve.bodies import faults_line, shaped_fault
 from waystation.serve.exports import ReportMaker
 from waystation.serve.listeners import Feed
 from waystation.serve.patience import PatientProtocol
-from waystation.serve.principals import Identities
+from waystation.serve.principals import Identities, address_here, new_token
 from workers.memory import MemoryReader
 
-TOKEN_BYTES = 32
 SECONDS_TO_END = 2
 """Listeners to events are let go after so long."""
 CONNECTIONS_AT_ONCE = 900
@@ -397,14 +395,14 @@ class SiteServer(uvicorn.Server):
 
 def sign_in(port: int, names: tuple[str, ...] = ()) -> SignIn:
     """For one run of the server, with a token that was never there before."""
-    return SignIn(token=secrets.token_urlsafe(TOKEN_BYTES), port=port, names=names)
+    return SignIn(token=new_token(), port=port, names=names)
 
 
 def printed_address(access: SignIn) -> str:
     """Where a person signs in."""
     if access.names:
         return f"https://{access.names[0]}/"
-    return f"http://127.0.0.1:{access.port}/?token={access.token}"
+    return address_here(access.port, access.token)
 
 
 def printed_for_assistants(access: SignIn) -> str:

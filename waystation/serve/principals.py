@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import Field, TypeAdapter, ValidationError
 
 from waystation.adapters.documents.sources import hidden_below
-from waystation.client.remote import PERMITS, Permit
 from waystation.domain.amount import Limit
 from waystation.domain.approvals import Verified
 from waystation.domain.errors import BadInput
 from waystation.domain.foreign import USUAL, one_line
+from waystation.domain.permissions import PERMITS, Permit
 from waystation.domain.value import Value
 from waystation.files import opened_private, private_folder, write_private
 from waystation.settings import Settings
@@ -45,6 +45,19 @@ KEYS_TIMEOUT = 10
 """Seconds for the provider's keys."""
 KEYS_KEPT, AFTER_A_FAILURE = timedelta(minutes=5), timedelta(seconds=10)
 """So old they may be, and so long nobody asks for them again where they could not be had."""
+
+
+TOKEN_BYTES = 32
+
+
+def new_token() -> str:
+    """Of one run of a server: who has it may do there what its person may."""
+    return secrets.token_urlsafe(TOKEN_BYTES)
+
+
+def address_here(port: int, token: str) -> str:
+    """Where a person of this machine signs in."""
+    return f"http://127.0.0.1:{port}/?token={token}"
 
 
 KeyRole = Literal[Permit, "assistant"]

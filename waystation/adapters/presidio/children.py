@@ -29,6 +29,10 @@ from waystation.domain.errors import RedactionFailed, TextNotRedacted
 
 STUCK_SECONDS = 5.0
 """Where every child is at one stretch for so long and others wait, one more is begun for them."""
+IDLE_SECONDS = 300.0
+"""After so long without a text all children are ended, since each holds a quarter of a gigabyte; the next text begins
+one again.
+"""
 MOST_SPARES = 2
 """That there may be at once, beside those that are wanted."""
 LONG = 50_000
@@ -50,6 +54,7 @@ class Children:
         self._threads = ThreadPoolExecutor(count + MOST_SPARES, "redaction")
         self._all = {self._begun() for _ in range(count)}
         self._idle = list(self._all)
+        self._resting: asyncio.TimerHandle | None = None
         self._change = asyncio.Condition()
         self._asking = set[asyncio.Task[object]]()
         self._closed = False
@@ -79,6 +84,8 @@ class Children:
     def close(self) -> None:
         """End all of them. Who waits for an answer is told so."""
         self._closed = True
+        if self._resting is not None:
+            self._resting.cancel()
         for child in self._all:
             child.end()
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -139,7 +146,22 @@ class Children:
             if len(self._all) < self._count and not self._closed:
                 self._add()
                 self._keep(asyncio.create_task(self._begin(self._idle[-1])))
+            self._rest_later()
             self._change.notify_all()
+
+    def _rest_later(self) -> None:
+        if self._resting is not None:
+            self._resting.cancel()
+        self._resting = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._rest)
+
+    def _rest(self) -> None:
+        """End them all, unless one is asked: it is looked at again when that one is free."""
+        if self._closed or len(self._idle) < len(self._all):
+            return
+        for child in self._all:
+            child.end()
+        self._all = {self._begun() for _ in range(self._count)}
+        self._idle = list(self._all)
 
     async def _begin(self, child: "_Searching") -> None:
         """Load it while nobody waits for it. Who asks it next is told if that fails."""

@@ -50,8 +50,10 @@ class RunFile(Value):
     started: datetime
     codec_endpoint: str | None = None
     """Where payloads are decrypted for the UI, its secret path included; None where they are not encrypted."""
-    pages: str | None = None
-    """Where pages are served, with the token; empty where they are not, None as long as that is not known."""
+    ready: bool = False
+    """Whether the workers poll, and pages are served where they are wanted."""
+    pages: str = ""
+    """Where pages are served, with the token; empty where they are not."""
     remarks: tuple[str, ...] = ()
     """What it does without, and what to do about that."""
 
@@ -84,7 +86,7 @@ def write_run_file(path: Path, run: RunFile) -> None:
 def remove_run_file(path: Path, run: RunFile) -> None:
     """Remove the run file, unless another run has written its own meanwhile."""
     found = read_run_file(path)
-    if found is not None and found.replace(pages=run.pages) == run:
+    if found is not None and (found.server, found.workers) == (run.server, run.workers):
         path.unlink(missing_ok=True)
 
 
