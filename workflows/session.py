@@ -27,6 +27,7 @@ from waystation.domain.session import (
     AdmissionRequest,
     Admitted,
     Ask,
+    HeldSignal,
     Raised,
     SaveSession,
     SessionStart,
@@ -65,6 +66,7 @@ class SessionWorkflow:
         self._state, self._epoch, self._version = start.state, start.epoch, start.version
         self._saved = start.saved
         self._starting: set[str] = set()
+        self._held: tuple[HeldSignal, ...] = ()
         self._ready = self._used = bool(start.epoch)
 
     @workflow.run
@@ -79,6 +81,7 @@ class SessionWorkflow:
         if self._state.open_tasks:
             await self._reconcile()
         self._ready = True
+        await asyncio.gather(*map(self._handle, start.held))
         while not self._is_over():
             if await self._quiet():
                 await self._reconcile()
@@ -90,10 +93,13 @@ class SessionWorkflow:
         saving.cancel()
 
     async def _continue_as_new(self, start: SessionStart) -> NoReturn:
+        # Messages that come all the time must not keep this execution: updates are rejected, and signals that wait for
+        # an activity are held for the next one, which also saves what is not saved yet.
         await workflow.wait_condition(workflow.all_handlers_finished)
-        # What is not saved yet is saved by the next execution: signals that come all the time must not keep this one.
         workflow.continue_as_new(
-            start.replace(state=self._state, epoch=self._epoch, version=self._version, saved=self._saved)
+            start.replace(
+                state=self._state, epoch=self._epoch, version=self._version, saved=self._saved, held=self._held
+            )
         )
 
     @workflow.update(name="submit_task", description="Admit a task and start it; the same task again is found again.")
@@ -126,8 +132,10 @@ class SessionWorkflow:
         """As `submit_task`, for a sender that is a workflow: an activity that waited for the answer would hold a slot
         that the admission itself may need.
         """
-        await self._until_ready()
-        request = read(AdmissionRequest, sent) if self._takes(sent) else None
+        await self._handle_or_hold(HeldSignal(name="admit_task", sent=sent))
+
+    async def _answer_request(self, sent: tuple[JsonValue, ...]) -> None:
+        request = read(AdmissionRequest, sent)
         if request is None:
             return
         try:
@@ -153,9 +161,11 @@ class SessionWorkflow:
 
     @workflow.signal(description="A task asks for more than its budget. Sent by tasks.")
     async def ask_budget(self, *sent: JsonValue) -> None:
-        """Answered at once, each ask once. The session does not continue as new before its answer is sent."""
-        await self._until_ready()
-        ask = read(Ask, sent) if self._takes(sent) else None
+        """Answered at once, each ask once; by the next execution where this one is about to continue as new."""
+        await self._handle_or_hold(HeldSignal(name="ask_budget", sent=sent))
+
+    async def _answer_ask(self, sent: tuple[JsonValue, ...]) -> None:
+        ask = read(Ask, sent)
         if ask is None:
             return
         state, answer = session.answered(self._state, ask)
@@ -183,6 +193,22 @@ class SessionWorkflow:
         settlement = read(Settlement, sent) if self._takes(sent) else None
         if settlement is not None:
             self._change(session.settled(self._state, settlement))
+
+    async def _handle_or_hold(self, signal: HeldSignal) -> None:
+        await self._until_ready()
+        if not self._takes(signal.sent):
+            return
+        if self._is_long() and (held := session.held_with(self._held, signal)) is not None:
+            self._held = held
+        else:
+            await self._handle(signal)
+
+    async def _handle(self, signal: HeldSignal) -> None:
+        match signal.name:
+            case "ask_budget":
+                await self._answer_ask(signal.sent)
+            case "admit_task":
+                await self._answer_request(signal.sent)
 
     @workflow.query(description="The session's account: limit, spent, and what is reserved for each open task.")
     def account(self) -> Account:
@@ -275,11 +301,11 @@ class SessionWorkflow:
 
     def _is_over(self) -> bool:
         """Whether nobody needs a session any more that was made for one task."""
-        return self._single and self._used and not self._state.open_tasks and not self._starting
+        return self._single and self._used and not (self._state.open_tasks or self._starting or self._held)
 
     def _is_settled(self) -> bool:
-        """Whether nothing would be lost if this execution ended now."""
-        return workflow.all_handlers_finished() and self._saved == self._version
+        """Whether nothing would be lost if this execution ended now, or there is something for the next one."""
+        return bool(self._held) or (workflow.all_handlers_finished() and self._saved == self._version)
 
     async def _until_ready(self) -> None:
         """Until the account is read, and the tasks are settled that ended while no session ran: a task that the store

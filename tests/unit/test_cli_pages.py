@@ -40,7 +40,7 @@ async def test_why_pages_cannot_be_served_is_told_when_somebody_comes(tmp_path: 
         with pytest.raises(httpx2.TransportError):
             await answer_of(address)
         async with asyncio.timeout(60):
-            while not faults:  # noqa: ASYNC110  the thread of the pages gives no event
+            while not faults:
                 await asyncio.sleep(0.01)
     assert [("waystation.db" in fault or "database" in fault) for fault in faults] == [True]
 

@@ -6,12 +6,23 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from pydantic import JsonValue, ValidationError
 
+from tests.crew import terms
 from waystation.domain import session
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Account
 from waystation.domain.details import limit_fields
 from waystation.domain.errors import BadInput, Overdrawn
-from waystation.domain.session import Ask, Raised, SessionAnswer, SessionState, Settlement
+from waystation.domain.session import (
+    Admitted,
+    Ask,
+    HeldSignal,
+    Raised,
+    SessionAnswer,
+    SessionStart,
+    SessionState,
+    Settlement,
+)
+from waystation.domain.task import TaskRef
 
 EMPTY = SessionState(account=Account(limit=Limit(tokens=100_000)))
 SIXTY = Limit(tokens=60_000)
@@ -33,6 +44,26 @@ def test_a_task_is_admitted_with_its_whole_budget_reserved_or_not_at_all() -> No
     assert (state.account.reserved, state.open_tasks) == ({"task-1": Amount(tokens=60_000)}, ("task-1",))
     with pytest.raises(Overdrawn):
         session.admitted(state, "task-2", SIXTY)
+
+
+def test_a_session_with_as_many_open_tasks_as_it_may_have_fits_into_a_payload_and_takes_no_more() -> None:
+    ids = [f"task-{number:016x}" for number in range(session.MOST_OPEN_TASKS)]
+    state = SessionState(
+        account=Account(limit=Limit(), reserved=dict.fromkeys(ids, Amount(tokens=10**9, micro_usd=10**9))),
+        open_tasks=tuple(ids),
+        answered=tuple(f"{ids[0]}/research-1.subagent-12-{number}" for number in range(session.REMEMBERED_ASKS)),
+    )
+    asks = HeldSignal(name="ask_budget", sent=(ask().model_dump(mode="json"),))
+    held: tuple[HeldSignal, ...] | None = ()
+    longest = held
+    while held is not None:
+        longest, held = held, session.held_with(held, asks)
+    start = SessionStart(store_id="s" * 32, tenant="t" * 64, session="s" * 64, state=state, held=longest)
+    assert len(start.model_dump_json()) < 256_000
+    ref = TaskRef(store_id="s", tenant="t", session="s", task_id="task-more")
+    more = Admitted(ref=ref, terms=terms(), title="", documents=0, finished=False, search_attributes=False)
+    with pytest.raises(BadInput, match="has 1,000 open tasks, the most that it may have"):
+        session.taken_up(state, more)
 
 
 def test_a_task_that_is_over_gives_back_what_it_did_not_spend() -> None:

@@ -25,7 +25,7 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Account
 from waystation.domain.errors import Busy
 from waystation.domain.names import CONTEXT_QUEUE, TASK_FINISHED, WORKFLOWS_QUEUE
-from waystation.domain.session import Admission, Admitted, SessionStart, Settlement
+from waystation.domain.session import Admission, Admitted, Ask, SessionStart, Settlement
 from waystation.domain.task import TaskRef
 from workers.sandbox import sandboxed
 from workflows.session import SessionWorkflow
@@ -126,6 +126,28 @@ async def test_under_steady_submits_a_session_continues_as_new_and_forgets_nothi
         assert {admission.state for some in admitted for admission in some} == {"started"}
         assert (await at.session.describe()).run_id != first
         assert await at.account() == holding(*range(each * people))
+
+
+async def test_under_steady_asks_a_session_continues_as_new_and_answers_each_once(tmp_path: Path) -> None:
+    each, tasks = 40, 5
+    async with dev_server(*LONG_IS) as client, platform(client, tmp_path) as at:
+        at.admissions.opened.set()
+        await at.limit()
+        for number in range(tasks):
+            await at.submit(number)
+        first = (await at.session.describe()).run_id
+
+        async def steadily(number: int) -> None:
+            for ask in range(each):
+                asked = Ask(task_id=f"task-{number}", ask_id=f"{number}-{ask}", amount=Amount(tokens=1))
+                await at.session.signal(SessionWorkflow.ask_budget, asked.model_dump(mode="json"))
+
+        await asyncio.gather(*map(steadily, range(tasks)))
+        raised = {f"task-{number}": BUDGET + Amount(tokens=each) for number in range(tasks)}
+        async with asyncio.timeout(PATIENCE):
+            while await at.account() != Account(limit=LIMIT, reserved=raised):
+                await asyncio.sleep(0.1)
+        assert (await at.session.describe()).run_id != first
 
 
 async def test_of_fifty_clients_at_once_each_is_admitted_or_told_that_the_session_is_busy(

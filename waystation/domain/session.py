@@ -73,6 +73,24 @@ class SaveSession(Value):
     stored: StoredSession
 
 
+class HeldSignal(Value):
+    """A signal of a workflow that came when its session was about to continue as new."""
+
+    name: Literal["ask_budget", "admit_task"]
+    sent: tuple[JsonValue, ...]
+    """As it came, encrypted where it must be: validated when it is handled."""
+
+
+HELD_BYTES = 100_000
+"""Maximum size of what is held, as JSON."""
+
+
+def held_with(held: tuple[HeldSignal, ...], signal: HeldSignal) -> tuple[HeldSignal, ...] | None:
+    """The signals with one more; None where they would be too large to go along to the next execution."""
+    together = (*held, signal)
+    return together if sum(len(one.model_dump_json()) for one in together) <= HELD_BYTES else None
+
+
 class SessionStart(Value):
     """Input of the Session workflow."""
 
@@ -88,6 +106,8 @@ class SessionStart(Value):
     """Of the state."""
     saved: int = 0
     """The version that the store has."""
+    held: tuple[HeldSignal, ...] = ()
+    """They came while the execution before was about to continue as new, and take effect in this one."""
 
     @property
     def key(self) -> SessionKey:
@@ -221,8 +241,19 @@ def with_limit(state: SessionState, sent: JsonValue) -> SessionState:
     return state.replace(account=Account(limit=limit, spent=account.spent, reserved=account.reserved))
 
 
+MOST_OPEN_TASKS = 1_000
+"""Of one session at a time: its state is one payload, and stays below 256 kB."""
+
+
 def taken_up(state: SessionState, task: Admitted) -> SessionState:
-    """A task's budget is held, for the first time or again. Raises as `admitted` and `reopened` do."""
+    """A task's budget is held, for the first time or again. Raises as `admitted` and `reopened` do, and BadInput where
+    as many tasks are open as a session may have.
+    """
+    if len(state.open_tasks) >= MOST_OPEN_TASKS:
+        raise BadInput(
+            f"the session has {len(state.open_tasks):,} open tasks, the most that it may have: wait until some have "
+            "ended, or submit to another --session"
+        )
     state = state.replace(sealed=state.sealed or task.sealed_answers)
     if task.budget is not None:
         return reopened(state, task.ref.task_id, task.budget)
