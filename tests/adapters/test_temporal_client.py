@@ -18,6 +18,7 @@ from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.connect import Target
 from waystation.client import Client
+from waystation.client.approvals import NOT_TAKEN
 from waystation.domain import names
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.citations import citations_in
@@ -83,7 +84,7 @@ async def test_without_a_worker_it_is_unknown_whether_a_task_was_accepted_and_re
         await client.submit(request, DOCUMENTS, start_timeout=SHORT)
     stored = await client.progress(task_id_of(request))
     assert stored.progress.phase is TaskPhase.SUBMITTED
-    assert stored.remark == "the server does not know this task: no worker has admitted it yet"
+    assert stored.remark == NOT_TAKEN
     async with worker(temporal_client):
         submitted = await client.submit(request, DOCUMENTS)
     assert submitted.task_id == task_id_of(request)
@@ -204,6 +205,20 @@ async def test_cancelling_reaches_the_task(client: Client, temporal_client: Temp
         await client.cancel(task_id)
         phases = [view.progress.phase async for view in client.watch(task_id)]
     assert phases[-1] is TaskPhase.CANCELLED
+
+
+async def test_a_task_that_no_session_took_can_be_cancelled_and_is_over_for_one_that_takes_it_later(
+    client: Client, tmp_path: Path
+) -> None:
+    request = asked()
+    with pytest.raises(Unreachable, match="unknown whether"):
+        await client.submit(request, DOCUMENTS, start_timeout=SHORT)
+    task_id = task_id_of(request)
+    assert await client.cancel(task_id) is TaskPhase.SUBMITTED
+    seen = (await client.progress(task_id)).progress
+    assert (seen.phase, seen.notes) == (TaskPhase.CANCELLED, ("it was cancelled before a session took it",))
+    async with aclosing(await SqlStore.open(Settings(home=tmp_path).database_url, utc_now)) as store:
+        assert (await store.task(task_id, ANYONE)).ended_at is not None
 
 
 async def test_a_task_that_has_ended_is_read_from_the_store_with_its_run_where_the_server_knows_it(

@@ -42,7 +42,7 @@ from waystation.domain.transcript import Fence, Message, Transcript, refused_cal
 from waystation.domain.value import Value
 from waystation.ports import CallKind, ModelRequest, Redactor, Store, ToolSpec
 
-MAX_REPLY = 2_000
+MAX_REPLY = 4_000
 _REPLY_FLOOR = 512
 TRIES = 2
 

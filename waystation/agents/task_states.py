@@ -38,6 +38,12 @@ async def keep_refusal(store: Store, refused: RefusedTask) -> None:
         await store.finish(refused.ref.task_id, progress)
 
 
+async def cancel_submitted(store: Store, row: TaskRow) -> None:
+    """End a task that no session has taken: one that takes it later finds that it is over. Raises StoreError."""
+    progress = row.progress_in(TaskPhase.CANCELLED).replace(notes=("it was cancelled before a session took it",))
+    await store.finish(row.ref.task_id, progress)
+
+
 async def without_refusal(store: Store, row: TaskRow) -> TaskRow:
     """The task as it was before its session refused it: the same request was submitted again. Raises StoreError."""
     if row.progress is None or row.progress.phase is not TaskPhase.REFUSED:

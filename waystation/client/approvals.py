@@ -33,6 +33,9 @@ from waystation.task_view import Draft, PendingApproval, TaskView, as_stored, pe
 if TYPE_CHECKING:
     from waystation.adapters.temporal.tasks import TaskRun, TemporalTasks
 
+NOT_TAKEN = "the server does not know this task: no session has taken it yet; submitting it again is safe, and so is cancelling it"
+"""What is said of a task that was submitted and stands in the store alone."""
+
 
 async def inbox(temporal: "TemporalTasks", store: SqlStore, reader: OfTenant) -> tuple[PendingApproval, ...]:
     """Requests that wait, of the tenant's tasks that the server lists as waiting. Raises Unreachable."""
@@ -119,7 +122,10 @@ async def origins(temporal: "TemporalTasks", progress: TaskProgress) -> dict[str
 def without_answer(run: "TaskRun | None") -> tuple[TaskPhase, str]:
     """How a task stands that does not answer, and a remark on it."""
     if run is None:
-        return TaskPhase.SUBMITTED, "the server does not know this task: no worker has admitted it yet"
+        return (
+            TaskPhase.SUBMITTED,
+            NOT_TAKEN,
+        )
     if run.ended is not None:
         return run.ended, "it was ended in Temporal, without a report"
     return TaskPhase.WORKING, "no worker answers: it goes on when one runs; the numbers are not known until then"

@@ -17,6 +17,7 @@ from pydantic import JsonValue
 
 from waystation.adapters.documents.sources import Loaded, apart
 from waystation.adapters.store import SqlStore
+from waystation.agents.task_states import cancel_submitted
 from waystation.client import lookups
 from waystation.client.approvals import (
     PlannedTask,
@@ -53,7 +54,7 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN, By, said_by
 from waystation.domain.details import fields_of_grant
 from waystation.domain.documents import Document, refuse_too_many
-from waystation.domain.errors import Unreachable
+from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.events import EventPage
 from waystation.domain.plan import Plan
 from waystation.domain.progress import Bill, Days, KnownSession, Payments, Spending
@@ -460,6 +461,12 @@ class Client:
     async def cancel(self, task_id: str) -> TaskPhase:
         """Ask the task to stop, unless it is over; the phase that it had. Raises UnknownTask, Unreachable."""
         phase = (await self.progress(task_id)).progress.phase
-        if not phase.over:
+        if phase.over:
+            return phase
+        try:
             await (await self._temporal()).cancel(task_id)
+        except BadInput:
+            if phase is not TaskPhase.SUBMITTED:
+                raise
+            await cancel_submitted(self._store, await self._own(task_id))
         return phase
