@@ -33,7 +33,10 @@ from waystation.task_view import Draft, PendingApproval, TaskView, as_stored, pe
 if TYPE_CHECKING:
     from waystation.adapters.temporal.tasks import TaskRun, TemporalTasks
 
-NOT_TAKEN = "the server does not know this task: no session has taken it yet; submitting it again is safe, and so is cancelling it"
+NOT_TAKEN = (
+    "the server does not know this task: no session has taken it yet; submitting it again is safe, and so is "
+    "cancelling it"
+)
 """What is said of a task that was submitted and stands in the store alone."""
 
 
