@@ -8,6 +8,7 @@ from waystation.domain.privacy import Place
 LEFT = {
     "note-212-555-0147": "note-<PHONE>",
     "call-415-555-2671": "call-<PHONE>",
+    "file-212-555-0147": "file-<PHONE>",
     "run-4111-1111-1111-1111": "run-<CARD>",
     "session-123-45-6789": "session-<SSN>",
     "run_4111-1111-1111-1111": "run_<CARD>",
@@ -70,6 +71,7 @@ REFERENCES = (
     "1_000_000_000_000_000 rows, log_1700000000000, x86_64-10_15",
     "lib_10.0.0.12-py3-none-any.whl",
     "a5f4e210-4111-1111-1111-111111111111",
+    "Commission File Number: 001-36743, (Commission file number) 001-34756, Registration No. 001-20981",
 )
 
 

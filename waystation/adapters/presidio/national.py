@@ -244,7 +244,9 @@ _LABELLED = proven(PHONE)
 _AFTER_LABEL = proven(rf"[^\d\n+(]{{0,20}}(?P<number>\(?\d[\d ().\-/]{{4,20}}\d){_ENDS}")
 _OTHER_LABEL = proven(
     r"\b(?:order|invoice|ticket|case|ref|reference|isbn|issn|sku|part|serial|lines?|pages?|rows?|columns?|bytes|items|records|offsets?|version|build|commit)"
-    r"\b[\s:#._-]{0,3}(?:(?:no|number|id)\b[\s:#.]{0,3})?$",
+    r"\b[\s:#._-]{0,3}(?:(?:no|number|id)\b[\s:#.]{0,3})?$"
+    r"|\b(?:file|filing|docket|registration|accession|identification|patent|permit|contract|purchase|project|catalogue?|model|lot|batch|tracking)"
+    r"\s(?:no|nos|numbers?|id)\b[\s:#.)]{0,3}$",
     re.IGNORECASE,
 )
 _DATE = proven(r"(?:19|20)\d{2}([-./]?)(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])(?!\d)")
