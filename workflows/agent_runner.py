@@ -38,6 +38,7 @@ async def work_as_child(board: Board, step_id: str) -> None:
             title=_title(board, step_id),
             task_used=board.task_used,
             team=board.team(step_id),
+            drawable=board.drawable(step_id),
         ),
         id=f"{board.task_id}/{step_id}",
         cancellation_type=workflow.ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,

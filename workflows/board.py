@@ -19,12 +19,13 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from activities.bookkeeping import AuditRequest, LedgerActivities
 from waystation.domain import names
 from waystation.domain.agent_run import AgentRun
+from waystation.domain.amount import Amount
 from waystation.domain.approvals import Circumstances
 from waystation.domain.budget import Account
 from waystation.domain.continuation import TaskStart
 from waystation.domain.delegation import Teammate, team_of
 from waystation.domain.details import details
-from waystation.domain.loans import lending
+from waystation.domain.loans import drawable, lending
 from waystation.domain.notices import Event, Notice
 from waystation.domain.progress import bounded, progress_of
 from waystation.domain.signals import is_sealed
@@ -105,6 +106,10 @@ class Board:
     def team(self, step_id: str) -> tuple[Teammate, ...]:
         """Who else works on the task, as this agent is told."""
         return team_of(self.progress.steps, step_id)
+
+    def drawable(self, step_id: str) -> Amount:
+        """What this agent could draw from its task now."""
+        return drawable(self.state, step_id)
 
     def run(self, step_id: str) -> AgentRun:
         """A step's agent run."""

@@ -12,6 +12,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError,
 from activities.agents import LEGS, ContextActivities
 from activities.bookkeeping import LedgerActivities
 from waystation.domain.agent_run import AgentRun, Compact, RunLeg
+from waystation.domain.amount import Amount
 from waystation.domain.compaction.outcome import CompactionRequest
 from waystation.domain.delegation import SubagentNews, Teammate
 from waystation.domain.leg import LegOutcome, LegRequest
@@ -42,6 +43,10 @@ class RunBoard(Protocol):
         """Who else works on the task, as this agent is told."""
         ...
 
+    def drawable(self, step_id: str) -> Amount:
+        """What this agent could draw from its task."""
+        ...
+
 
 class AgentWork:
     """The activities of one agent run, and what becomes of the run by them."""
@@ -53,7 +58,11 @@ class AgentWork:
         """Carry out a leg."""
         try:
             outcome = await self._execute(
-                request.replace(task_used=self._board.task_used, team=self._board.team(self._step_id))
+                request.replace(
+                    task_used=self._board.task_used,
+                    team=self._board.team(self._step_id),
+                    drawable=self._board.drawable(self._step_id),
+                )
             )
         except ActivityError as error:
             await self._failed(error)
@@ -113,6 +122,8 @@ class SubagentStart(Value):
     """The share of the task's budget that was spent when it was started."""
     team: tuple[Teammate, ...] = ()
     """As it was then."""
+    drawable: Amount = Amount()
+    """The same."""
 
 
 @workflow.defn(name=SUBAGENT_WORKFLOW)
@@ -168,6 +179,10 @@ class SubagentWorkflow:
     def team(self, step_id: str) -> tuple[Teammate, ...]:  # noqa: ARG002 (there is one)
         """As it was when the subagent was started."""
         return self._start.team
+
+    def drawable(self, step_id: str) -> Amount:  # noqa: ARG002 (there is one)
+        """As it was when the subagent was started."""
+        return self._start.drawable
 
     async def _tell(self) -> None:
         """How far it is after a leg, where it goes on: the task counts what it spends, and shows it."""

@@ -7,7 +7,7 @@ import pytest
 from tests.agents.office import NAME, SECRET, SECRET_PLACEHOLDER, TENANT, TERMS, Office, never, statuses, use
 from tests.readers import ANYONE
 from waystation.agents.loop import LEG_TIME
-from waystation.domain.amount import Limit
+from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Usage
 from waystation.domain.compaction.legality import violations
 from waystation.domain.compaction.tokens import upper_bound
@@ -112,6 +112,16 @@ async def test_in_mode_hard_the_agent_is_not_told_that_more_is_asked_for(office:
         "<status>budget left 100,000 tokens</status>",
         "<status>budget left 80,000 tokens; submit before less than 5,000 tokens are left</status>",
     ]
+
+
+async def test_the_status_counts_what_the_task_could_lend(office: Office) -> None:
+    model = ScriptedModel([SUBMIT])
+    office.model = model
+    request = LegRequest(
+        run=office.run_ref(), leg=1, limit=office.limit, terms=office.terms, drawable=Amount(tokens=60_000)
+    )
+    await office.loop.run(request, never)
+    assert "budget left 160,000 tokens (more" in statuses(model.requests[-1].messages)[-1]
 
 
 async def test_a_full_context_ends_the_leg_before_the_call(office: Office) -> None:

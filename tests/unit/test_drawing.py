@@ -7,7 +7,7 @@ from tests.unit.task_values import NOON, asking, finished, standing
 from tests.unit.test_delegation import delegating, delivered, orders, working
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.leg import AllowanceSpent, Delegated, ProviderLimit
-from waystation.domain.loans import FREED, drawn, freed, withdrawn
+from waystation.domain.loans import FREED, drawable, drawn, freed, withdrawn
 from waystation.domain.task_state import TaskState, taken_on
 
 MOST = 80
@@ -74,6 +74,22 @@ def test_a_parent_at_work_gives_nothing_and_a_task_gives_what_it_has_left() -> N
     helped = drawn(raised, "tides.1")
     assert helped is not None
     assert helped.runs["tides.1"].limit == Limit(tokens=17_000)
+
+
+def told(state: TaskState, step_id: str) -> int:
+    """What a status counts for this agent: what it has left, and what it could draw."""
+    run = state.runs[step_id]
+    return run.limit.after(run.totals.spent).raised(drawable(state, step_id)).amount.tokens
+
+
+def test_what_an_agent_is_told_is_left_does_not_grow_when_it_draws() -> None:
+    for state in (
+        delivered(spent(team(16_000, 16_000), "tides.1", 15_500), "tides.2", 4_000),
+        spent(team(16_000), "tides.1", 15_500).replace(account=working().account.grant(Amount(tokens=9_000))),
+    ):
+        before, helped = told(state, "tides.1"), drawn(state, "tides.1")
+        assert helped is None or told(helped, "tides.1") <= before
+        assert before > 500, "what it has left alone"
 
 
 @given(

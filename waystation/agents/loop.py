@@ -96,7 +96,7 @@ def _reminder(attempt: Attempt, model: MeteredModel) -> Reminder:
     request = attempt.request
     return Reminder(
         step_id=request.run.step_id,
-        left=rounded_limit(attempt.left),
+        left=rounded_limit(attempt.left.raised(request.drawable)),
         final=request.terms.hard,
         submit_below=_least_for_a_call(attempt, model.clock().date()),
         team=request.team,

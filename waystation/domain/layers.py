@@ -265,7 +265,7 @@ class Reminder(Value):
 
     step_id: str
     left: Limit
-    """See `rounded_limit`."""
+    """What the agent may spend, with what its task could lend it: see `rounded_limit`."""
     final: bool
     """Nobody will be asked for more when that is spent."""
     submit_below: Amount = Amount()

@@ -157,6 +157,8 @@ class LegRequest(Value):
     """The subagents of this run that have ended: their results answer its open calls."""
     team: tuple[Teammate, ...] = ()
     """The plan and the siblings as they were when the leg began."""
+    drawable: Amount = Amount()
+    """What the run could draw from its task when the leg began, beyond its limit."""
     decisions: tuple[ActionDecision, ...] = ()
     """On its open calls, where a person was asked."""
 

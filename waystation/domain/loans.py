@@ -43,6 +43,13 @@ def from_task(state: TaskState, step_id: str) -> tuple[TaskState, Amount]:
     return state.replace(account=account), amount
 
 
+def drawable(state: TaskState, step_id: str) -> Amount:
+    """What a run could draw now, in all: what siblings handed back, what is unreserved, and what others can spare."""
+    parent = state.runs.get(parent_of(step_id) or "")
+    handed_back = parent.spare if parent is not None and parent.phase == "delegating" else Amount()
+    return sum(_spare(state, step_id).values(), handed_back + state.account.unreserved.amount)
+
+
 def _to_come(state: TaskState) -> list[Step]:
     """Steps that have not begun, but for those to which a person gave their shares."""
     begun, given = state.runs.keys() | state.shelved.keys(), state.oversight.shares
