@@ -106,6 +106,12 @@ def test_a_formula_keeps_its_exponents_and_is_read_once() -> None:
     )
 
 
+def test_formulas_below_one_another_are_on_lines_of_their_own() -> None:
+    rows = "".join(f"<m:e><m:r><m:t>{text}</m:t></m:r></m:e>" for text in ("a=1", "b=2"))
+    formulas = f"<m:oMath><m:eqArr>{rows}</m:eqArr></m:oMath><m:oMath><m:r><m:t>c=3</m:t></m:r></m:oMath>"
+    assert first(slide(box(said(f"<m:oMathPara>{formulas}</m:oMathPara>")))) == "a=1; b=2\nc=3"
+
+
 def test_the_texts_of_a_diagram_are_read() -> None:
     points = "".join(
         f'<pt type="{kind}"><t>{said(run(text))}</t></pt>'

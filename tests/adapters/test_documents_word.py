@@ -17,7 +17,8 @@ SPACES = (
     'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006" '
     'xmlns:wps="http://schemas.microsoft.com/office/word/2010/wordprocessingShape" '
     'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main" xmlns:o="urn:schemas-microsoft-com:office:office" '
-    'xmlns:c="http://schemas.openxmlformats.org/drawingml/2006/chart"'
+    'xmlns:c="http://schemas.openxmlformats.org/drawingml/2006/chart" xmlns:v="urn:schemas-microsoft-com:vml" '
+    'xmlns:wne="http://schemas.microsoft.com/office/word/2006/wordml"'
 )
 RELATIONS = "http://schemas.openxmlformats.org/package/2006/relationships"
 KIND = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -122,6 +123,34 @@ def test_headings_and_paragraphs_have_the_numbers_of_their_styles() -> None:
     assert lines(text_of(body, members)) == ["# 1. A", "2. B", "# C"]
 
 
+def style(key: str, based_on: str = "", numbers: str = "") -> str:
+    properties = f"<w:pPr><w:numPr>{numbers}</w:numPr></w:pPr>" if numbers else ""
+    return f'<w:style w:type="paragraph" w:styleId="{key}"><w:basedOn w:val="{based_on}"/>{properties}</w:style>'
+
+
+@pytest.mark.parametrize(
+    ("second", "linked", "properties", "shown"),
+    [
+        ('<w:ilvl w:val="1"/>', "", "", "1.1 B"),
+        ("", '<w:pStyle w:val="Two"/>', "", "1.1 B"),
+        ("", "", "", "2. B"),
+        ('<w:ilvl w:val="1"/>', "", '<w:numPr><w:ilvl w:val="2"/></w:numPr>', "(a) B"),
+        ('<w:ilvl w:val="1"/>', "", '<w:numPr><w:numId w:val="1"/></w:numPr>', "1.1 B"),
+        ('<w:ilvl w:val="1"/>', "", '<w:numPr><w:numId w:val="0"/></w:numPr>', "B"),
+    ],
+)
+def test_a_level_is_that_of_the_nearest_style_whichever_style_has_the_list(
+    second: str, linked: str, properties: str, shown: str
+) -> None:
+    styles = style("One", "", '<w:ilvl w:val="0"/><w:numId w:val="1"/>' if not linked else '<w:numId w:val="1"/>')
+    styles += style("Two", "One", second) + style("Three", "Two")
+    levels = (CLAUSES[0], level(1, "decimal", "%1.%2", linked), CLAUSES[2])
+    members = {"word/styles.xml": part("styles", styles), **numbering(*levels)}
+    for name in ("Two", "Three"):
+        body = paragraph("A", '<w:pStyle w:val="One"/>') + paragraph("B", f'<w:pStyle w:val="{name}"/>{properties}')
+        assert lines(text_of(body, members)) == ["1. A", shown]
+
+
 @pytest.mark.parametrize(
     ("content", "text"),
     [
@@ -160,6 +189,14 @@ def fraction(over: str, under: str, kind: str = "bar") -> str:
     return f"<m:f>{kind}<m:num>{math(over)}</m:num><m:den>{math(under)}</m:den></m:f>"
 
 
+def each(name: str, *elements: str, properties: str = "") -> str:
+    inner = "".join(f"<m:e>{math(element)}</m:e>" for element in elements)
+    return f"<m:{name}><m:{name}Pr>{properties}</m:{name}Pr>{inner}</m:{name}>"
+
+
+braced = '<m:dPr><m:begChr m:val="{"/><m:endChr m:val=""/></m:dPr>'
+
+
 @pytest.mark.parametrize(
     ("formula", "text"),
     [
@@ -168,10 +205,104 @@ def fraction(over: str, under: str, kind: str = "bar") -> str:
         (f"<m:d><m:e>{fraction('n', 'k', 'noBar')}</m:e></m:d>", "(n choose k)"),
         (f"<m:rad><m:deg/><m:e>{math('a+b')}</m:e></m:rad>", "√(a+b)"),
         (f"<m:sSub><m:e>{math('R')}</m:e><m:sub>{math('i')}</m:sub></m:sSub>" + math("x"), "R_i x"),
+        (each("eqArr", "a=b", "c+d=e"), "a=b; c+d=e"),
+        (each("eqArr", "x&amp;=1&amp;if y", "z&amp;=2"), "x=1 if y; z=2"),
+        (each("d", "a", "b"), "(a|b)"),
+        (each("d", "a", "b", properties='<m:begChr m:val="["/><m:sepChr m:val=","/><m:endChr m:val=")"/>'), "[a, b)"),
+        (f"<m:d>{braced}<m:e>{each('eqArr', '-x, &amp;x&lt;0', 'x, &amp;x≥0')}</m:e></m:d>", "{-x, x<0; x, x≥0"),
+        (f"<m:m>{each('mr', '1', '0')}{each('mr', '0', '1')}</m:m>", "[1, 0; 0, 1]"),
+        (f"<m:sPre><m:sub>{math('6')}</m:sub><m:sup>{math('14')}</m:sup><m:e>{math('C')}</m:e></m:sPre>", "₆^14 C"),
+        (f"<m:func><m:fName>{math('sin')}</m:fName><m:e>{math('x')}</m:e></m:func>", "sin x"),
+        (
+            f"<m:func><m:fName><m:limLow><m:e>{math('lim')}</m:e><m:lim>{math('n→∞')}</m:lim></m:limLow></m:fName>"
+            f"<m:e>{math('a')}</m:e></m:func>",
+            "lim_(n→∞) a",
+        ),
+        (f"<m:nary><m:sub>{math('0')}</m:sub><m:sup>{math('1')}</m:sup><m:e>{math('x')}</m:e></m:nary>", "∫₀^1 x"),
+        (each("bar", "x", properties='<m:pos m:val="top"/>') + math("+1"), "x\u0305+1"),
+        (each("bar", "AB", properties='<m:pos m:val="top"/>'), "¯(AB)"),
+        (each("acc", "v", properties='<m:chr m:val="\u20d7"/>'), "v\u20d7"),
+        (
+            math("A") + each("groupChr", "heat", properties='<m:chr m:val="→"/><m:pos m:val="bot"/>') + math("B"),
+            "A→^heat B",
+        ),
+        (each("groupChr", "a+b"), "a+b"),
+        (each("phant", "unseen", properties='<m:show m:val="0"/>') + math("x"), "x"),
     ],
 )
 def test_formulas_are_read_on_one_line(formula: str, text: str) -> None:
     assert text_of(paragraph(f"<m:oMath>{formula}</m:oMath>")) == text
+
+
+def test_formulas_below_one_another_are_on_lines_of_their_own() -> None:
+    formulas = "".join(f"<m:oMath>{math(text)}</m:oMath>" for text in ("a=1", "b=2"))
+    assert lines(text_of(paragraph(f"<m:oMathPara>{formulas}</m:oMathPara>"))) == ["a=1", "b=2"]
+
+
+def field(instruction: str, result: str | None = "", form: str = "") -> str:
+    """A field; without a result, it has no part for one."""
+    parts = [f'<w:fldChar w:fldCharType="begin"><w:ffData><w:name w:val="x"/>{form}</w:ffData></w:fldChar>']
+    parts += [f'<w:instrText xml:space="preserve">{one}</w:instrText>' for one in instruction.split("~")]
+    parts += [] if result is None else ['<w:fldChar w:fldCharType="separate"/>', f"<w:t>{result}</w:t>"]
+    return "".join(f"<w:r>{part}</w:r>" for part in [*parts, '<w:fldChar w:fldCharType="end"/>'])
+
+
+@pytest.mark.parametrize(
+    ("switches", "shown"),
+    [
+        ("<w:default/><w:checked/>", "[x]"),
+        ('<w:default w:val="1"/>', "[x]"),
+        ('<w:default w:val="1"/><w:checked w:val="0"/>', "[ ]"),
+        ('<w:default w:val="0"/><w:checked w:val="on"/>', "[x]"),
+        ('<w:default w:val="on"/><w:checked w:val="off"/>', "[ ]"),
+        ("<w:sizeAuto/>", "[ ]"),
+    ],
+)
+@pytest.mark.parametrize("result", ["", None])
+def test_boxes_of_forms_are_ticked_as_they_are_shown(switches: str, shown: str, result: str | None) -> None:
+    box = field(" FORMCHECKBOX ", result, f"<w:checkBox>{switches}</w:checkBox>")
+    assert text_of(paragraph(run("a ") + box + run(" b"))) == f"a {shown} b"
+
+
+@pytest.mark.parametrize(
+    ("form", "result", "shown"),
+    [
+        ('<w:ddList><w:result w:val="1"/>{}</w:ddList>', "", "a Two b"),
+        ('<w:ddList><w:result w:val="1"/><w:default w:val="0"/>{}</w:ddList>', None, "a Two b"),
+        ('<w:ddList><w:default w:val="1"/>{}</w:ddList>', "", "a Two b"),
+        ("<w:ddList>{}</w:ddList>", "", "a One b"),
+        ('<w:ddList><w:result w:val="1"/>{}</w:ddList>', "Two", "a Two b"),
+        ('<w:ddList><w:result w:val="7"/>{}</w:ddList>', "", "a b"),
+        ("<w:ddList/>", "", "a b"),
+        ('<w:textInput><w:default w:val="Nobody"/></w:textInput>', None, "a Nobody b"),
+        ('<w:textInput><w:default w:val="Nobody"/></w:textInput>', "Ada", "a Ada b"),
+        ('<w:textInput><w:default w:val="Nobody"/></w:textInput>', "", "a b"),
+    ],
+)
+def test_lists_and_lines_of_forms_have_what_was_chosen_and_filled_in(form: str, result: str | None, shown: str) -> None:
+    filled = form.format('<w:listEntry w:val="One"/><w:listEntry w:val="Two"/>')
+    kind = "FORMTEXT" if "textInput" in form else "FORMDROPDOWN"
+    assert " ".join(text_of(paragraph(run("a ") + field(kind, result, filled) + run(" b"))).split()) == shown
+
+
+@pytest.mark.parametrize(
+    ("instruction", "address"),
+    [
+        ('HYPERLINK "https://example.org/a" \\o "See, there"', "https://example.org/a"),
+        ('hyperlink \\o "See there" "https://example.org/a"', "https://example.org/a"),
+        ('HYPERLINK "https://exam~ple.org/a" \\t "_blank" \\n', "https://example.org/a"),
+        ('HYPERLINK https://example.org/a \\m \\o ""', "https://example.org/a"),
+        ('HYPERLINK "https://example.org/a" \\l "b1" \\o ""', "https://example.org/a#b1"),
+        ('HYPERLINK \\l"b1" "https://example.org/a"', "https://example.org/a#b1"),
+        ('HYPERLINK "https://example.org/a', "https://example.org/a"),
+        ('HYPERLINK "https://example.org/?q=\\"a\\""', "https://example.org/?q=%22a%22"),
+    ],
+)
+def test_addresses_of_links_are_without_the_switches_of_their_fields(instruction: str, address: str) -> None:
+    assert text_of(paragraph(field(instruction, "there"))) == f"[there]({address})"
+    simple = instruction.replace("~", "").replace('"', "&quot;")
+    found = text_of(paragraph(f'<w:fldSimple w:instr="{simple}">{run("there")}</w:fldSimple>'))
+    assert found.replace('"', "%22") == f"[there]({address})"
 
 
 WRAPPERS = {
@@ -213,7 +344,45 @@ def test_text_boxes_and_large_initials_are_read() -> None:
     assert lines(text_of(paragraph(run("a") + box) + initial + paragraph("one."))) == ["a", "In a box.", "Done."]
 
 
+def shape(*texts: str, formatted: str = "") -> str:
+    said = "".join(f"<a:p><a:r><a:rPr/><a:t>{text}</a:t></a:r>{formatted}</a:p>" for text in texts)
+    return f"<a:sp><a:txSp><a:txBody>{said}</a:txBody></a:txSp></a:sp>"
+
+
+def test_texts_of_shapes_of_every_kind_are_read_in_their_order() -> None:
+    box = f"<wps:txbx><w:txbxContent>{paragraph('Between.')}</w:txbxContent></wps:txbx>"
+    raised = '<a:r><a:rPr baseline="30000"/><a:t>6</a:t></a:r><a:r><a:rPr strike="sngStrike"/><a:t>free</a:t></a:r>'
+    drawing = f"{shape('First.', 'Second.')}{box}<a:grpSp>{shape('10', formatted=raised)}</a:grpSp>"
+    letters = '<w:r><w:pict><v:shape><v:textpath string="Large."/></v:shape></w:pict></w:r>'
+    body = paragraph(run("a") + f"<w:r><w:drawing><a:graphic>{drawing}</a:graphic></w:drawing></w:r>" + letters)
+    assert lines(text_of(body)) == ["a", "First.", "Second.", "Between.", "10^6~~free~~", "Large."]
+
+
+def test_text_boxes_in_the_namespaces_of_the_strict_kind_are_read() -> None:
+    box = f"<wne:txbxContent>{paragraph('In a box.')}</wne:txbxContent>"
+    body = paragraph(run("a") + f"<w:r><w:drawing>{box}</w:drawing></w:r>" + f"<w:r><w:pict>{box}</w:pict></w:r>")
+    strict = "http://purl.oclc.org/ooxml/wordprocessingml/main"
+    found = extract(
+        archive({"word/document.xml": part("document", f"<w:body>{body}</w:body>").replace(W, strict)}), "a"
+    )
+    assert lines(laid_out(found).text) == ["a", "In a box.", "In a box."]
+    assert not found.left_out
+
+
+def test_a_chart_that_older_programs_show_as_a_picture_is_named() -> None:
+    ways = "<mc:Choice><w:drawing><c:chart/></w:drawing></mc:Choice><mc:Fallback><w:drawing/></mc:Fallback>"
+    body = paragraph(run("a") + f"<w:r><mc:AlternateContent>{ways}</mc:AlternateContent></w:r>")
+    assert read(body) == ("a", ["charts or diagrams (1): not read"])
+
+
+def test_every_body_of_a_document_is_read() -> None:
+    bodies = "".join(f"<w:body>{paragraph(text)}</w:body>" for text in ("One.", "Two.", "Three."))
+    found = laid_out(extract(archive({"word/document.xml": part("document", bodies)}), "a.docx"))
+    assert lines(found.text) == ["One.", "Two.", "Three."]
+
+
 def test_lines_that_are_broken_in_any_way_are_apart() -> None:
+    assert text_of(paragraph('<w:r><w:t>a</w:t><w:br w:type="odd"/><w:t>b</w:t></w:r>')) == "a\nb"
     assert text_of(paragraph("<w:r><w:t>a</w:t><w:cr/><w:t>b</w:t><w:ptab/><w:t>c</w:t></w:r>")) == "a\nb c"
 
 
@@ -229,13 +398,15 @@ def test_values_stand_below_their_headings_in_merged_cells() -> None:
         [cell("South"), cell("none", '<w:gridSpan w:val="2"/>')],
     ]
     late = f'<w:tr><w:trPr><w:gridBefore w:val="2"/></w:trPr>{cell("500")}</w:tr>'
-    table = "".join(f"<w:tr>{''.join(row)}</w:tr>" for row in rows)
-    assert lines(text_of(f"<w:tbl>{table}{late}</w:tbl>")) == [
+    mark = '<w:bookmarkStart w:id="1" w:name="x"/>'
+    table = mark.join(f"<w:tr>{mark.join(row)}</w:tr>" for row in rows)
+    assert lines(text_of(f"<w:tbl>{mark}{table}{late}{paragraph('Behind.')}</w:tbl>")) == [
         "Region | Year | Revenue",
         "North | 2023 | 410",
         "North | 2024 | 455",
         "South | none | none",
         "|  | 500",
+        "Behind.",
     ]
 
 
@@ -277,11 +448,11 @@ def test_what_is_beside_the_text_and_what_is_not_known_is_named() -> None:
     assert text == "a"
     assert left_out == [
         "charts or diagrams (1): not read",
+        "an embedded object: not read",
+        "a part in another format: not read",
         "headers and footers: not read (3 words)",
         "comments: not read (1 word)",
-        "an embedded object: the reader of Word files does not know it",
-        "a part in another format: the reader of Word files does not know it",
-        "part of the text: a w:sym element with an unsupported character was ignored: char 0041 in font Odd",
+        "a sign: number 0041 of the font Odd, which is not known",
     ]
 
 

@@ -258,6 +258,9 @@ def _runs(element: Element) -> Iterator[Run]:
                 yield _run(text, next((one for one in child if local(one) == "rPr"), child))
             case "br":
                 yield Run("\n")
+            case "oMathPara":
+                for number, formula in enumerate(all_called(child, "oMath")):
+                    yield Run(f"{chr(10) if number else ''}{formula_text(formula)}")
             case "oMath":
                 yield Run(formula_text(child))
             case "t":

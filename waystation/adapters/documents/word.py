@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
 from typing import NamedTuple, Protocol, cast
+from unicodedata import combining
 from xml.etree.ElementTree import Element, SubElement, tostring
 from xml.parsers.expat import ExpatError
 from zipfile import BadZipFile, ZipFile
@@ -79,24 +80,39 @@ def _no_picture(_: object) -> list[object]:
 
 _OF_STYLES = proven(r"Unrecognised \w{1,40} style: |\w{1,40} style with ID ")
 """Messages that say nothing of the text: it is read, whatever its style is called."""
+_NOTHING_LOST = ("Ignoring complex field ", "Image of type ", "Could not find image ", "A v:imagedata ")
 _ELEMENT = "An unrecognised element was ignored: "
+_SIGN = proven(r"A w:sym element with an unsupported character was ignored: char (\w{1,8}) in font (.{0,100})")
 _KNOWN = {
     "altChunk": "a part in another format",
     "subDoc": "a part in a file of its own",
     "OLEObject": "an embedded object",
     "contentPart": "ink",
+    "control": "a control of a form (ActiveX)",
 }
+"""Elements whose contents are in other members, in forms that are not read."""
 
 
 def _messages(messages: Iterable[_Converted]) -> Iterator[LeftOut]:
+    """What the library says, in words of those who have never seen the inside of a Word file."""
     counts = Counter(one.message for one in messages if not _OF_STYLES.match(one.message))
     for message, count in counts.items():
-        if message.startswith(_ELEMENT):
-            name = message.removeprefix(_ELEMENT).rpartition("}")[2].rpartition(":")[2]
-            yield LeftOut(name=_KNOWN.get(name, f"element {name}"), reason="the reader of Word files does not know it")
+        if message.startswith(_NOTHING_LOST):
+            continue
+        if sign := _SIGN.match(message):
+            name, reason = "a sign", f"number {sign[1]} of the font {sign[2]}, which is not known"
+        elif message.startswith("unexpected non-"):
+            name, reason = "a table", "damaged: what is in cells over several rows may stand in one of them only"
+        elif message.startswith(_ELEMENT):
+            element = message.removeprefix(_ELEMENT).rpartition("}")[2].rpartition(":")[2]
+            name, reason = "part of the text", f"in a form that is not known ({element})"
         else:
-            times = f" ({count} times)" if count > 1 else ""
-            yield LeftOut(name="part of the text", reason=f"{message[:1].lower()}{message[1:]}{times}")
+            name, reason = "part of the text", f"{message[:1].lower()}{message[1:]}"
+        yield LeftOut(name=name, reason=f"{reason}{_times(count)}")
+
+
+def _times(count: int) -> str:
+    return f" ({count:,} times)" if count > 1 else ""
 
 
 class _Package:
@@ -110,6 +126,7 @@ class _Package:
     def in_usual_form(self) -> bytes:
         """An archive with the names that the library expects and nothing else. Raises Unreadable."""
         document = xml(self._archive, self._main)
+        _join_bodies(document)
         optional = {name: self._optional(name) for name in _OPTIONAL}
         styles = _Styles(optional["styles"])
         notes = {
@@ -204,6 +221,15 @@ def _relations(targets: Mapping[str, str]) -> bytes:
         attributes = {"Id": key, "Type": f"{_LINK_KINDS}/hyperlink", "Target": target, "TargetMode": "External"}
         SubElement(root, f"{{{_RELATIONS}}}Relationship", attributes)
     return tostring(root)
+
+
+def _join_bodies(document: Element) -> None:
+    """Move what is in further bodies to the first, which is the only one that the library reads."""
+    first, *others = [child for child in document if local(child) == "body"] or [None]
+    for body in others:
+        if first is not None and body is not None:
+            first.extend(list(body))
+            document.remove(body)
 
 
 def _without_broken(root: Element) -> None:
@@ -385,14 +411,17 @@ class _Numbering:
         """The list that a paragraph with these properties is in, and its level in it."""
         own = _child(properties, "numPr")
         key, level = _value(own, "numId"), _number(_value(own, "ilvl"))
-        for name, style in self._styles.chain(_value(properties, "pStyle"), of_paragraph=True):
-            if key is None and style.list_id is not None:
-                key = style.list_id
-                linked = [at for at, one in self._levels(key).items() if one.style == name]
-                level = (
-                    level if level is not None else style.level if style.level is not None else next(iter(linked), 0)
-                )
-        return None if key is None else (key, level or 0)
+        chain = list(self._styles.chain(_value(properties, "pStyle"), of_paragraph=True))
+        if key is None:
+            key = next((style.list_id for _, style in chain if style.list_id is not None), None)
+        if key is None:
+            return None
+        # List and level are inherited each by itself: a style may say its level and have its list from another.
+        linked = {one.style: at for at, one in sorted(self._levels(key).items(), reverse=True)}
+        for name, style in chain:
+            if level is None:
+                level = linked.get(name) if style.level is None else style.level
+        return (key, level or 0)
 
     def _levels(self, key: str) -> Mapping[int, _Level]:
         return self._lists[key].levels if key in self._lists else {}
@@ -454,9 +483,17 @@ _HANDLED = frozenset({
     *("footnote", "endnote"),
 })  # fmt: skip
 """Elements that the library knows and reads what is in them."""
+_VML = frozenset({"group", "rect", "roundrect", "shape", "textbox"})
+_USUAL = {name: f"{{urn:schemas-microsoft-com:vml}}{name}" if name in _VML else f"{_W}{name}" for name in _HANDLED}
+"""Names of elements that the library knows, which have other namespaces in files of the strict kind."""
 _PROPERTIES = frozenset({"pPr", "rPr", "tblPr", "tblGrid", "trPr", "tcPr", "sdtPr", "sectPr"})
-_LEAVES = frozenset({"del", "moveFrom", "oMath", "footnoteReference", "endnoteReference", "cr", "ptab"})
+_LEAVES = frozenset({
+    *("del", "moveFrom", "oMath", "oMathPara", "footnoteReference", "endnoteReference"),
+    *("fldChar", "cr", "br", "ptab", "textpath"),
+})  # fmt: skip
 _CHARTS = frozenset({"chart", "relIds"})
+_HOLDERS = frozenset({"t", "p", "r", "oMath", "textpath"})
+"""An unknown element without any of these has nothing to read."""
 _TEXTS = frozenset({"t", "instrText", "delText"})
 
 
@@ -465,16 +502,20 @@ class _Cleaner:
 
     def __init__(self, styles: _Styles, numbering: _Numbering, notes: Mapping[str, set[str]]) -> None:
         self._styles, self._numbering, self._notes = styles, numbering, notes
-        self._targets: Mapping[str, str] = {}
+        self._targets: dict[str, str] = {}
+        self._form_texts: Mapping[Element, str] = {}
         self._hidden: list[int] = []
         """Words of each text."""
         self._deleted = 0
         self._charts = 0
         self._lost_notes = 0
+        self._unread: Counter[str] = Counter()
+        """Elements of `_KNOWN`."""
 
-    def clean(self, root: Element, targets: Mapping[str, str]) -> None:
-        """Change a member in place. `targets`: addresses by the ids of links."""
+    def clean(self, root: Element, targets: dict[str, str]) -> None:
+        """Change a member in place. `targets`: addresses by the ids of links, to which those of fields are added."""
         self._targets = targets
+        self._form_texts = _read_fields(root)
         self._clean(root, None)
 
     def left_out(self) -> Iterator[LeftOut]:
@@ -489,6 +530,8 @@ class _Cleaner:
             yield LeftOut(name="deleted text", reason=reason)
         if self._charts:
             yield LeftOut(name=f"charts or diagrams ({self._charts})", reason="not read")
+        for name, count in self._unread.items():
+            yield LeftOut(name=_KNOWN[name], reason=f"not read{_times(count)}")
         if self._lost_notes:
             yield LeftOut(name=_counted(self._lost_notes, "note"), reason="damaged: missing in the file")
 
@@ -501,6 +544,7 @@ class _Cleaner:
     def _kept(self, element: Element, paragraph_style: str | None) -> Iterator[Element]:
         """What is in the place of an element."""
         name = local(element)
+        element.tag = _USUAL.get(name, element.tag)
         match name:
             case "p":
                 yield from self._paragraph(element)
@@ -508,6 +552,11 @@ class _Cleaner:
                 yield from self._run(element, paragraph_style)
             case "tr":
                 yield from self._row(element, paragraph_style)
+            case "tbl":
+                self._clean(element, paragraph_style)
+                # One of these between two rows and the library would not merge the table's cells.
+                loose = list(_take_loose(element))
+                yield from (element, *loose)
             case "AlternateContent":
                 for chosen in _alternative(element):
                     yield from self._kept(chosen, paragraph_style)
@@ -536,12 +585,16 @@ class _Cleaner:
                 kept = _said(element, "id") in self._notes[f"{name.removesuffix('Reference')}s"]
                 self._lost_notes += not kept
                 yield from [element] if kept else []
-            case "cr":
-                yield Element(f"{_W}br")
-            case "ptab":
-                yield Element(f"{_W}tab")
-            case _:
+            case "fldChar":
                 yield element
+                if element in self._form_texts:
+                    yield _text(self._form_texts[element])
+            case "oMathPara":
+                for number, formula in enumerate(one for one in element.iter() if local(one) == "oMath"):
+                    yield from [_run_of(Element(f"{_W}br"))] if number else []
+                    yield _text_run(formula_text(formula))
+            case _:
+                yield from _usual_sign(element)
 
     def _row(self, row: Element, paragraph_style: str | None) -> Iterator[Element]:
         if _child(_child(row, "trPr"), "hidden") is not None:
@@ -553,11 +606,14 @@ class _Cleaner:
     def _unknown(self, element: Element, paragraph_style: str | None) -> Iterator[Element]:
         """Of what the library would pass over: what is in it, or a message of its own."""
         if local(element) in _KNOWN:
-            yield Element(element.tag)
+            self._unread[local(element)] += 1
         if local(element) in {"rt", "imagedata", "comment"}:
             return
+        if local(element) == "fldSimple" and (link := _hyperlink(_said(element, "instr") or "")) is not None:
+            yield self._link(element, link, paragraph_style)
+            return
         for child in list(element):
-            if any(local(one) in {"t", "p", "oMath"} or local(one) in _KNOWN for one in child.iter()):
+            if any(local(one) in _HOLDERS or local(one) in _KNOWN for one in child.iter()):
                 yield from self._kept(child, paragraph_style)
 
     def _check(self, element: Element) -> None:
@@ -571,16 +627,29 @@ class _Cleaner:
 
     def _drawing(self, element: Element, paragraph_style: str | None) -> Iterator[Element]:
         self._charts += sum(local(one) in _CHARTS for one in element.iter())
-        boxes = [one for one in element.iter() if local(one) == "txbxContent"]
-        outermost = [box for box in boxes if not any(box is not other and box in other.iter() for other in boxes)]
-        if outermost:
-            picture = Element(f"{_W}pict")
-            for box in outermost:
+        picture = Element(f"{_W}pict")
+        for box in _boxes(element):
+            if local(box) == "p":
+                picture.extend(self._kept(_shape_paragraph(box), paragraph_style))
+            else:
                 self._clean(box, paragraph_style)
-                picture.append(box)
-            yield picture
+                picture.extend(list(box))
+        yield from [picture] if len(picture) else []
         if local(element) == "object":
-            yield from (Element(one.tag) for one in element.iter() if local(one) in _KNOWN)
+            self._unread.update(local(one) for one in element.iter() if local(one) in _KNOWN)
+
+    def _link(self, field: Element, link: "_Link", paragraph_style: str | None) -> Element:
+        """A field that is a link, in the form of other links."""
+        written = Element(f"{_W}hyperlink")
+        if link.target:
+            key = f"field{len(self._targets)}"
+            self._targets[key] = link.target
+            written.set(f"{{{_LINK_KINDS}}}id", key)
+        if link.anchor:
+            written.set(f"{_W}anchor", link.anchor)
+        written[:] = list(field)
+        self._clean(written, paragraph_style)
+        return written
 
     def _paragraph(self, paragraph: Element) -> Iterator[Element]:
         properties = _child(paragraph, "pPr")
@@ -623,6 +692,24 @@ class _Cleaner:
         self._hidden.append(sum(len((text.text or "").split()) for text in element.iter() if local(text) == "t"))
 
 
+def _usual_sign(element: Element) -> Iterator[Element]:
+    """What the library knows, in place of a sign that it does not."""
+    match local(element):
+        case "cr":
+            yield Element(f"{_W}br")
+        case "br":
+            if _said(element, "type") not in {"page", "column"}:
+                element.attrib.clear()
+            yield element
+        case "ptab":
+            yield Element(f"{_W}tab")
+        case "textpath":  # large letters along a line
+            text = (element.get("string") or "").strip()
+            yield from [_paragraph_of([_text_run(text)])] if text else []
+        case _:
+            yield element
+
+
 def _is_sign(character: str | None) -> bool:
     try:
         return int(character or "", 16) >= 0
@@ -630,10 +717,188 @@ def _is_sign(character: str | None) -> bool:
         return False
 
 
-def _text_run(text: str) -> Element:
+def _text(text: str) -> Element:
+    written = Element(f"{_W}t")
+    written.text = text
+    return written
+
+
+def _run_of(*contents: Element) -> Element:
     run = Element(f"{_W}r")
-    SubElement(run, f"{_W}t").text = text
+    run[:] = contents
     return run
+
+
+def _text_run(text: str) -> Element:
+    return _run_of(_text(text))
+
+
+def _paragraph_of(contents: Iterable[Element]) -> Element:
+    paragraph = Element(f"{_W}p")
+    paragraph[:] = contents
+    return paragraph
+
+
+class _Link(NamedTuple):
+    """Where a link leads: an address, a place, or a place at an address."""
+
+    target: str
+    anchor: str
+
+
+_ARGUMENT = proven(r'"((?:[^"\\]|\\.)*+)"?|\\([A-Za-z!])|([^\s"]++)')
+"""Of a field's instruction: a quoted argument, a switch, or a word."""
+_ESCAPED = proven(r'\\(["\\])')
+_WITH_ARGUMENT = frozenset("lot")
+"""Switches of links that have one: a place, a text that is shown on pointing, a frame."""
+
+
+def _hyperlink(instruction: str) -> _Link | None:
+    r"""The link that a field's instruction is: `HYPERLINK "https://example.org" \l "part" \o "See there"`."""
+    name, *arguments = list(_ARGUMENT.finditer(instruction)) or [None]
+    if name is None or (name[3] or "").upper() != "HYPERLINK":
+        return None
+    found: dict[str, str] = {}
+    switch = ""
+    for argument in arguments:
+        if argument is not None and argument[2]:
+            switch = argument[2].lower() if argument[2].lower() in _WITH_ARGUMENT else ""
+        elif argument is not None:
+            said = argument[3] or _ESCAPED.sub(r"\1", argument[1] or "")
+            found.setdefault(switch, " ".join(said.split()))
+            switch = ""
+    return _Link(found.get("", ""), found.get("l", ""))
+
+
+class _Field(NamedTuple):
+    """A field whose end has not come yet."""
+
+    begin: Element
+    instruction: list[Element]
+    results: list[str]
+    """What it shows, with an empty text first if it has a part that is shown."""
+
+
+def _read_fields(root: Element) -> Mapping[Element, str]:
+    """Texts of form fields, by the field's last element, where they are not part of the document's own text.
+
+    Instructions of links are written in the one way that the library understands.
+    """
+    texts: dict[Element, str] = {}
+    fields: list[_Field] = []
+    for element in root.iter():
+        match local(element):
+            case "fldChar":
+                kind = _said(element, "fldCharType")
+                if kind == "begin":
+                    fields.append(_Field(element, [], []))
+                    _write_switches(element)
+                elif fields and kind == "separate":
+                    fields[-1].results.append("")
+                elif fields and kind == "end":
+                    field = fields.pop()
+                    _write_link(field.instruction)
+                    if text := _form_text(field):
+                        texts[element] = text
+            case "instrText" if fields and not fields[-1].results:
+                fields[-1].instruction.append(element)
+            case "t" if element.text:
+                for field in (one for one in fields if one.results):
+                    field.results.append(element.text.strip())
+            case _:
+                pass
+    return texts
+
+
+def _write_switches(begin: Element) -> None:
+    """Say of a box whether it is ticked in the way that the library understands."""
+    for switch in _child(_child(begin, "ffData"), "checkBox") or ():
+        key = _attribute(switch, "val")
+        if switch.get(key) in OFF:
+            switch.set(key, "0")
+
+
+def _write_link(instruction: Sequence[Element]) -> None:
+    link = _hyperlink("".join(one.text or "" for one in instruction))
+    if link is None:
+        return
+    target, anchor = (one.replace('"', "%22") for one in link)
+    if target:
+        anchor = "" if not anchor or "#" in target else f"#{anchor}"
+        written = f' HYPERLINK "{target}{anchor}" '
+    else:
+        written = f' HYPERLINK \\l "{anchor}" ' if anchor else ""
+    for number, one in enumerate(instruction):
+        one.text = "" if number else written
+
+
+def _form_text(field: _Field) -> str:
+    """The entry of a list that is chosen, or the text that a field has before somebody types."""
+    form = _child(field.begin, "ffData")
+    entries = [_said(one, "val") or "" for one in _child(form, "ddList") or () if local(one) == "listEntry"]
+    if entries and not any(field.results):
+        said = _value(form, "ddList", "result") or _value(form, "ddList", "default")
+        at = _number(said) or 0
+        return entries[at].strip() if 0 <= at < len(entries) else ""
+    return "" if field.results else (_value(form, "textInput", "default") or "").strip()
+
+
+_DRAWING = frozenset({
+    "http://schemas.openxmlformats.org/drawingml/2006/main",
+    "http://purl.oclc.org/ooxml/drawingml/main",
+})  # fmt: skip
+
+
+def _boxes(element: Element) -> Iterator[Element]:
+    """The texts of a drawing, in its order: contents of text boxes, and paragraphs of shapes of DrawingML's own."""
+    for child in _alternative(element) if local(element) == "AlternateContent" else element:
+        if local(child) == "txbxContent" or (local(child) == "p" and child.tag[1:].partition("}")[0] in _DRAWING):
+            yield child
+        else:
+            yield from _boxes(child)
+
+
+def _shape_paragraph(paragraph: Element) -> Element:
+    """A paragraph of DrawingML as one of Word's."""
+    written = Element(f"{_W}p")
+    for one in paragraph.iter():
+        match local(one):
+            case "r" | "fld":
+                properties = Element(f"{_W}rPr")
+                look = _child(one, "rPr")
+                looks = look.attrib if look is not None else {}
+                if looks.get("strike", "noStrike") != "noStrike":
+                    SubElement(properties, f"{_W}strike")
+                raised_by = _number(looks.get("baseline", "").removesuffix("%")) or 0
+                if raised_by:
+                    height = "superscript" if raised_by > 0 else "subscript"
+                    SubElement(properties, f"{_W}vertAlign", {f"{_W}val": height})
+                text = "".join(text.text or "" for text in one if local(text) == "t")
+                # What is in formulas is in their elements.
+                if text and one.tag[1:].partition("}")[0] in _DRAWING:
+                    written.append(_run_of(properties, _text(text)))
+            case "br":
+                written.append(_run_of(Element(f"{_W}br")))
+            case "oMath":
+                written.append(one)
+            case _:
+                pass
+    return written
+
+
+_PROPERTIES_OF_TABLES = frozenset({"tblPr", "tblPrEx", "tblGrid", "trPr", "sdtPr"})
+
+
+def _take_loose(table: Element) -> Iterator[Element]:
+    """Take what stands between the rows and cells of a table out of it."""
+    for child in list(table):
+        if local(child) == "tc" or local(child) in _PROPERTIES_OF_TABLES:
+            continue
+        if any(local(one) == "tc" for one in child.iter()):
+            yield from _take_loose(child)
+        elif local(child) != "tr":
+            table.remove(child)
+            yield child
 
 
 def _set_place(paragraph: Element, place: tuple[str, int]) -> None:
@@ -681,43 +946,94 @@ def _with_gap(row: Element) -> Iterator[Element]:
 
 
 def _alternative(element: Element) -> Sequence[Element]:
-    """The children of the alternative that has text: the same is in each, for older and newer programs."""
+    """The children of the alternative that has text: the same is in each, for older and newer programs.
+
+    Where none has one, a chart: the picture that older programs show of it would not be named.
+    """
     fallback = [child for child in element if local(child) == "Fallback"]
-    for option in (*fallback, *(child for child in element if local(child) == "Choice")):
-        if any(local(one) == "t" for one in option.iter()):
-            return list(option)
+    options = (*fallback, *(child for child in element if local(child) == "Choice"))
+    for telling in ({"t"}, _CHARTS):
+        for option in options:
+            if any(local(one) in telling for one in option.iter()):
+                return list(option)
     return list(fallback[0]) if fallback else [one for choice in element for one in choice]
 
 
 def formula_text(element: Element) -> str:
     """A formula of Word's on one line: `(a+b)/2`, `x^2`."""
-
-    def of(*names: str) -> str:
-        return "".join(formula_text(child) for child in element if local(child) in names)
-
     match local(element):
         case "t":
             return element.text or ""
-        case "sSup" | "limUpp":
-            return _in_brackets(of("e")) + _placed(above=of("sup", "lim"))
-        case "sSub" | "limLow":
-            return of("e") + _placed(below=of("sub", "lim"))
-        case "sSubSup" | "sPre":
-            return of("e") + _placed(of("sub"), of("sup"))
+        case "br" | "tab":
+            return " "
+        case "sSup" | "sSub" | "sSubSup" | "sPre" | "limUpp" | "limLow" | "nary":
+            return _with_scripts(element)
+        case "f" | "rad" | "func":
+            return _composed(element)
+        case "d" | "m" | "mr" | "eqArr":
+            return _fenced(element)
+        case "bar" | "acc" | "groupChr":
+            return _marked(element)
+        case "phant" if (_value(element, "phantPr", "show") or "1") in OFF:
+            return ""
+        case _:
+            return _joined(map(formula_text, element))
+
+
+def _part(element: Element, *names: str) -> str:
+    return "".join(formula_text(child) for child in element if local(child) in names)
+
+
+def _with_scripts(element: Element) -> str:
+    """A base with what is above and below it."""
+    base, scripts = _part(element, "e"), _placed(_part(element, "sub"), _part(element, "sup"))
+    match local(element):
         case "nary":
-            sign = _value(element, "naryPr", "chr") or "∫"
-            return _joined([sign + _placed(of("sub"), of("sup")), of("e")])
+            sign = _value(element, "naryPr", "chr")
+            return _joined([("∫" if sign is None else sign) + scripts, base])
+        case "sPre":  # what stands before it, such as the mass of an atom
+            return f"{scripts} {base}".strip()
+        case "limUpp":
+            return _in_brackets(base) + _placed(above=_part(element, "lim"))
+        case "limLow":
+            return _in_brackets(base) + _placed(below=_part(element, "lim"))
+        case _:
+            return _in_brackets(base) + scripts
+
+
+def _composed(element: Element) -> str:
+    """A fraction, a root or a function of something."""
+    match local(element):
         case "f":
             # Without a bar it is one above the other: a binomial coefficient.
             bar = " choose " if _value(element, "fPr", "type") == "noBar" else "/"
-            return f"{_in_brackets(of('num'))}{bar}{_in_brackets(of('den'))}"
+            return f"{_in_brackets(_part(element, 'num'))}{bar}{_in_brackets(_part(element, 'den'))}"
         case "rad":
-            degree, base = of("deg"), _in_brackets(of("e"))
+            degree, base = _part(element, "deg"), _in_brackets(_part(element, "e"))
             return f"{base}^(1/{degree})" if degree else f"√{base}"
-        case "d" | "m" | "mr":
-            return _fenced(element)
         case _:
-            return _joined(map(formula_text, element))
+            name, of_what = _part(element, "fName"), _part(element, "e")
+            return f"{name}{'' if of_what.startswith(('(', '[', '{', '|')) else ' '}{of_what}".strip()
+
+
+def _marked(element: Element) -> str:
+    """A base with a line, an accent, a brace or an arrow over or under it."""
+    kind, base = local(element), _part(element, "e")
+    sign, place = (_value(element, f"{kind}Pr", name) for name in ("chr", "pos"))
+    if kind == "groupChr":
+        sign = "⏟" if sign is None else sign
+        if sign in _BRACES:
+            return base
+        # An arrow has its text on the other side.
+        return sign + (_placed(below=base) if place == "top" else _placed(above=base))
+    if kind == "bar":
+        sign, before = ("\u0305", "¯") if place == "top" else ("\u0332", "▁")
+        return f"{base}{sign}" if len(base) < 2 else f"{before}({base})"
+    return f"{_in_brackets(base)}{_HAT if sign is None else sign}" if base else ""
+
+
+_HAT = "\u0302"
+_BRACES = frozenset("⏞⏟⎴⎵⏜⏝⏠⏡¯_︷︸")
 
 
 def _joined(parts: Iterable[str]) -> str:
@@ -732,12 +1048,27 @@ def _joined(parts: Iterable[str]) -> str:
 
 
 def _fenced(element: Element) -> str:
-    """What stands in brackets, or in the rows and columns of a matrix."""
+    """What stands in brackets, in the rows and columns of a matrix, or in equations below one another."""
     inner = [formula_text(child) for child in element if local(child) in {"e", "mr"}]
-    if local(element) != "d":
-        return f"[{'; '.join(inner)}]" if local(element) == "m" else ", ".join(inner)
-    begin, end = (_value(element, "dPr", name) for name in ("begChr", "endChr"))
-    return f"{'(' if begin is None else begin}{', '.join(inner)}{')' if end is None else end}"
+    match local(element):
+        case "m":
+            return f"[{'; '.join(inner)}]"
+        case "mr":
+            return ", ".join(inner)
+        case "eqArr":
+            return "; ".join(filter(None, map(_unaligned, inner)))
+        case _:
+            begin, end, between = (_value(element, "dPr", name) for name in ("begChr", "endChr", "sepChr"))
+            between = "|" if between is None else f"{between} " if between in {",", ";", ""} else between
+            return f"{'(' if begin is None else begin}{between.join(inner)}{')' if end is None else end}"
+
+
+def _unaligned(row: str) -> str:
+    """An equation of several below one another, without the signs that align them; each second one is a gap."""
+    written = ""
+    for number, part in enumerate(row.split("&")):
+        written += f" {part}" if number and number % 2 == 0 else part
+    return " ".join(written.split())
 
 
 def _placed(below: str = "", above: str = "") -> str:
@@ -750,4 +1081,5 @@ def _in_brackets(text: str) -> str:
     for place, sign in enumerate(text):
         depth += (sign == "(") - (sign == ")")
         within = within and (depth > 0 or place == len(text) - 1)
-    return text if within or text.isalnum() or len(text) < 2 else f"({text})"
+    one_word = "".join(sign for sign in text if not combining(sign)).isalnum()
+    return text if within or one_word or len(text) < 2 else f"({text})"
