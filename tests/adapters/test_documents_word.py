@@ -157,6 +157,8 @@ def test_a_level_is_that_of_the_nearest_style_whichever_style_has_the_list(
         (run("10") + run("6", '<w:vertAlign w:val="superscript"/>') + run(" rows"), "10^6 rows"),
         (run("CO") + run("2", '<w:vertAlign w:val="subscript"/>'), "CO₂"),
         (run("10") + run("6", '<w:position w:val="8"/>'), "10^6"),
+        (run("10") + run("6", '<w:position w:val="4pt"/>'), "10^6"),
+        (run("10") + run("6", '<w:position w:val="2pt"/>'), "106"),
         (run("10") + run("6", '<w:rStyle w:val="up"/>'), "10^6"),
         (run("free", "<w:strike/>"), "~~free~~"),
         (run("free", "<w:dstrike/>"), "~~free~~"),

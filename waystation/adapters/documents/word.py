@@ -291,11 +291,17 @@ class _RunLook(NamedTuple):
 _PLAIN = _RunLook()
 
 
+def _half_points(measure: str) -> int:
+    """Of a measure, which has a unit in files of the strict kind: `6`, `3pt`."""
+    whole = _number(measure.removesuffix("pt").partition(".")[0]) or 0
+    return 2 * whole if measure.endswith("pt") else whole
+
+
 def _run_look(properties: Element | None) -> _RunLook:
     if properties is None:
         return _PLAIN
     said = {local(child): _said(child, "val") for child in properties}
-    raised_by = _number(said.get("position")) or 0
+    raised_by = _half_points(said.get("position") or "")
     height = said.get("vertAlign") or (
         None if abs(raised_by) < _RAISED_HALF_POINTS else "superscript" if raised_by > 0 else "subscript"
     )
@@ -483,10 +489,13 @@ _HANDLED = frozenset({
     *("footnote", "endnote"),
 })  # fmt: skip
 """Elements that the library knows and reads what is in them."""
-_VML = frozenset({"group", "rect", "roundrect", "shape", "textbox"})
-_USUAL = {name: f"{{urn:schemas-microsoft-com:vml}}{name}" if name in _VML else f"{_W}{name}" for name in _HANDLED}
-"""Names of elements that the library knows, which have other namespaces in files of the strict kind."""
 _PROPERTIES = frozenset({"pPr", "rPr", "tblPr", "tblGrid", "trPr", "tcPr", "sdtPr", "sectPr"})
+_VML = frozenset({"group", "rect", "roundrect", "shape", "textbox"})
+_USUAL = {
+    name: f"{{urn:schemas-microsoft-com:vml}}{name}" if name in _VML else f"{_W}{name}"
+    for name in _HANDLED | _PROPERTIES
+}
+"""Names of elements that the library knows, which have other namespaces in files of the strict kind."""
 _LEAVES = frozenset({
     *("del", "moveFrom", "oMath", "oMathPara", "footnoteReference", "endnoteReference"),
     *("fldChar", "cr", "br", "ptab", "textpath"),
