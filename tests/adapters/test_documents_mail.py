@@ -302,3 +302,23 @@ def test_a_mailbox_is_read_message_by_message() -> None:
         assert texts[1] == "The budget is 4200 euros."
         assert texts[4] == "pump,1250"
         assert texts[6] == "We agree.\n\nFrom the start of 2009\nwe pay.\nFrom now on."
+
+
+def test_messages_of_a_mailbox_without_empty_lines_between_them_are_told_apart() -> None:
+    def message(postmark: str, said: str) -> bytes:
+        return f"{postmark}\n".encode() + HEAD + f"Content-Type: text/plain\n\n{said}\n".encode()
+
+    quoted = ">From c@example.com Mon Jun  1 04:28:28 2009\nSubject: Old"
+    sentence = "From 1 June 2009\nNote: the price is fixed.\nFrom a@example.com I heard in 2009\nOffer: none."
+    content = b"".join(
+        [
+            message("From a@example.com Sun Jul 16 15:06:25 2023", quoted),
+            message("From MAILER-DAEMON Fri, 16 Jul 2023 15:06:25 +0200 2023", sentence),
+            message("From b@example.com Sun Jul 16 15:07:25 2023", "The cap is 4242 euros."),
+        ]
+    )
+    for ends in (b"\n", b"\r\n"):
+        read = extract(content.replace(b"\n", ends), "a.mbox")
+        said = [part.text.replace("\r", "").strip() for part in read.parts if "Subject: Offer" not in part.text]
+        assert said == [quoted.removeprefix(">"), sentence, "The cap is 4242 euros."]
+        assert {part.place for part in read.parts} == {"section 1", "section 2", "section 3"}

@@ -101,19 +101,37 @@ def _message(content: bytes, readers: MailReaders, depth: int) -> Extract:
 
 
 _HEADER_FOLLOWS = proven(rb"\A[!-9;-~]{1,100}[ \t]*+:")
+_POSTMARK = proven(
+    rb"\AFrom [ \t]{0,3}[^\s]{1,300}[ \t]{1,3}(?:mon|tue|wed|thu|fri|sat|sun),?[ \t]{1,3}"
+    rb"(?:[a-z]{3}[ \t]{1,3}\d{1,2}|\d{1,2}[ \t]{1,3}[a-z]{3})[ \t][^\r\n]{0,30}\d:\d\d",
+    re.IGNORECASE,
+)
+"""The first line of a message as programs write it: who sent it (an address, MAILER-DAEMON), and when."""
+_TIME = proven(rb"\d:\d\d")
 _QUOTED_FROM = proven(rb"^>(?=>*From )", re.MULTILINE)
 
 
 def _messages(content: bytes) -> Iterator[bytes]:
-    """The messages of a mailbox: each begins with a line of its own behind an empty one, and then has headers."""
+    """The messages of a mailbox: each begins with a line of its own, and then has headers.
+
+    Most programs write an empty line before it. Where there is none, it must look as programs write it: a text may
+    say "From 5 to 7 June 2009" at the beginning of a line.
+    """
     begins = [
         line.start()
         for line in FROM_LINE.finditer(content)
         if _HEADER_FOLLOWS.match(content[line.end() : line.end() + 200])
-        and (not line.start() or content[max(0, line.start() - 3) : line.start()].endswith((b"\n\n", b"\n\r\n")))
+        and (
+            not line.start() or _POSTMARK.match(line[0]) or (_TIME.search(line[0]) and _is_apart(content, line.start()))
+        )
     ]
     for begin, end in pairwise([*begins, len(content)]):
         yield _QUOTED_FROM.sub(b"", content[begin:end])
+
+
+def _is_apart(content: bytes, at: int) -> bool:
+    """Whether a line is behind an empty one."""
+    return content[max(0, at - 3) : at].endswith((b"\n\n", b"\n\r\n"))
 
 
 def _mailbox(messages: Sequence[bytes], readers: MailReaders, depth: int) -> Extract:
