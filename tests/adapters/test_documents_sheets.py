@@ -1,7 +1,7 @@
 """What changes the meaning of cells is kept, what nobody sees is not read, and what is placed around them is named."""
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from io import BytesIO
 from typing import Any
@@ -10,7 +10,8 @@ import pytest
 
 from tests.adapters.document_files import OLD_SHEETS, open_sheets_file
 from tests.adapters.test_documents_packages import MAIN, archive, ask, left_out, members, sheet, text_of, workbook
-from waystation.adapters.documents.compound import CompoundFile, binary_look, binary_styles, book_stream, old_looks
+from waystation.adapters.documents.binary_sheets import BinaryStyles, binary_look, binary_styles
+from waystation.adapters.documents.compound import CompoundFile, book_stream, old_looks
 from waystation.adapters.documents.extract import Unreadable
 from waystation.adapters.documents.formats import extract
 from waystation.adapters.documents.looks import Look
@@ -282,15 +283,155 @@ def test_a_document_that_is_embedded_in_a_workbook_does_not_make_it_one() -> Non
 
 def binary(kind: int, form: str, *values: int) -> bytes:
     content = struct.pack(f"<{form}", *values)
+    return binary_record(kind, content)
+
+
+def binary_record(kind: int, content: bytes) -> bytes:
     coded = bytes([kind]) if kind < 128 else bytes([kind & 0x7F | 0x80, kind >> 7])
-    return coded + bytes([len(content)]) + content
+    return coded + bytes([len(content) & 0x7F | 0x80, len(content) >> 7]) + content
+
+
+def wide(text: str) -> bytes:
+    return struct.pack("<I", len(text)) + text.encode("utf-16-le")
+
+
+def binary_book(cells: bytes, kind: str = "worksheet", beside: Mapping[str, tuple[str, str | bytes]] = {}) -> bytes:
+    """A workbook in the binary format: `Costs` of these records, and `Other` of this kind.
+
+    Args:
+        cells: Rows, cells and what follows them.
+        kind: That of the sheet `Other`.
+        beside: By member, the kind of the link from `Costs` to it, and what is in it.
+    """
+    space, links = (
+        "http://schemas.openxmlformats.org",
+        "http://schemas.openxmlformats.org/officeDocument/2006/relationships",
+    )
+
+    def linked(*targets: tuple[str, str]) -> str:
+        listed = "".join(
+            f'<Relationship Id="rId{number}" Type="{links}/{one}" Target="/{target}"/>'
+            for number, (one, target) in enumerate(targets, 1)
+        )
+        return f'<Relationships xmlns="{space}/package/2006/relationships">{listed}</Relationships>'
+
+    fonts = binary(43, "HHHH4x", 220, 0, 400, 0) + binary(43, "HHHH4x", 220, 8, 400, 0)
+    looks = binary(617, "I", 2) + binary(47, "HHH10x", 0, 0, 0) + binary(47, "HHH10x", 0, 0, 1) + binary(618, "")
+    rich = b"\1" + wide("was 500, is 400") + struct.pack("<IHHHH", 2, 4, 1, 7, 0)
+    sheet = binary(129, "") + binary(148, "IIII", 0, 9, 0, 9) + binary(145, "") + cells + binary(130, "")
+    listed = b"".join(
+        binary_record(156, struct.pack("<II", 0, number) + wide(f"rId{number}") + wide(name))
+        for number, name in enumerate(("Costs", "Other"), 1)
+    )
+    return archive(
+        {
+            "_rels/.rels": linked(("officeDocument", "xl/workbook.bin")),
+            "xl/workbook.bin": binary(131, "") + binary(143, "") + listed + binary(144, "") + binary(132, ""),
+            "xl/_rels/workbook.bin.rels": linked(
+                ("worksheet", "xl/worksheets/sheet1.bin"),
+                (kind, "xl/worksheets/sheet2.bin"),
+                ("styles", "xl/styles.bin"),
+                ("sharedStrings", "xl/sharedStrings.bin"),
+            ),
+            "xl/styles.bin": binary(278, "") + fonts + looks + binary(279, ""),
+            "xl/sharedStrings.bin": binary(159, "II", 1, 1) + binary_record(19, rich) + binary(160, ""),
+            "xl/worksheets/sheet1.bin": sheet,
+            "xl/worksheets/sheet2.bin": binary(129, "")
+            + binary(148, "IIII", 0, 0, 0, 0)
+            + binary(145, "")
+            + binary(146, ""),
+            "xl/worksheets/_rels/sheet1.bin.rels": linked(*((one, name) for name, (one, _) in beside.items())),
+            **{name: content for name, (_, content) in beside.items()},
+        }
+    )
+
+
+def test_a_binary_workbook_keeps_as_much_as_any_other() -> None:
+    shape = "<xdr:sp><xdr:txBody><a:p><a:r><a:t>Unaudited.</a:t></a:r></a:p></xdr:txBody></xdr:sp>"
+    frame = '<a:graphicData uri="http://schemas.openxmlformats.org/drawingml/2006/chart"/>'
+    drawing = f'<xdr:wsDr xmlns:xdr="x" xmlns:a="a">{shape}{frame}</xdr:wsDr>'
+    cells = (
+        *(binary(0, "IIHBB5x", 0, 0, 300, 0, 0), binary(7, "III", 0, 0, 0), binary(3, "IIB", 1, 0, 42)),
+        *(binary(5, "IId", 2, 1, 500), binary(5, "IId", 3, 0, 7), binary(5, "IId", 4, 0, 8)),
+        *(binary(0, "IIHBB5x", 1, 0, 300, 0, 0x10), binary(5, "IId", 0, 0, 999)),
+        *(binary(0, "IIHBB5x", 2, 0, 300, 0, 0), binary(11, "IIBHI", 0, 0, 15, 0, 0), binary(5, "IId", 1, 0, 3)),
+        *(binary(0, "IIHBB5x", 3, 0, 300, 0, 0), binary(5, "IId", 1, 0, 4), binary(146, "")),
+        *(binary(60, "IIIIH", 4, 4, 0, 0, 1), binary(176, "IIII", 2, 3, 0, 0)),
+    )
+    read = extract(
+        binary_book(
+            b"".join(cells),
+            beside={
+                "xl/comments1.bin": ("comments", binary(628, "") + 2 * (binary(635, "I", 0) + binary(636, ""))),
+                "xl/drawings/drawing1.xml": ("drawing", drawing),
+                "xl/embeddings/offer.pptx": ("package", b"PK"),
+            },
+        ),
+        "a.xlsb",
+    )
+    assert [(part.place, part.text) for part in read.parts if part.text] == [
+        ("sheet Costs", "was ~~500~~, is 400 | #N/A | ~~500~~ | 7\n#VALUE! | 3\n#VALUE! | 4"),
+        ("sheet Costs, text boxes", "Unaudited."),
+    ]
+    assert left_out(read) == [
+        "row 2 of sheet Costs: hidden, maybe by a filter; show them to have them read",
+        "column E of sheet Costs: hidden; show them to have them read",
+        "comments of sheet Costs (2): not read",
+        "charts of sheet Costs (1): not read",
+        "embedded objects of sheet Costs (1): not read",
+    ]
+
+
+def test_a_binary_workbook_with_a_macro_sheet_is_read() -> None:
+    cells = binary(0, "IIHBB5x", 0, 0, 300, 0, 0) + binary(5, "IId", 0, 0, 410) + binary(146, "")
+    read = extract(binary_book(cells, "xlMacrosheet"), "a.xlsb")
+    assert read.parts[0].text == "410"
+    assert left_out(read) == ["sheet Other: a macro"]
+
+
+def test_a_binary_sheet_that_is_cut_costs_itself_alone() -> None:
+    cells = binary(0, "IIHBB5x", 0, 0, 300, 0, 0) + binary(5, "IId", 0, 0, 410) + binary(146, "")
+    found = members(binary_book(cells))
+    found["xl/worksheets/sheet2.bin"] = binary(129, "")
+    read = extract(archive(found), "a.xlsb")
+    assert read.parts[0].text == "410"
+    assert left_out(read) == ["sheet Other: damaged: no table that can be read"]
+
+
+def test_embedded_objects_of_sheets_are_named() -> None:
+    content = made(lambda _, costs: costs.write("A1", "See the slides."))
+    found = members(content)
+    found["xl/worksheets/_rels/sheet1.xml.rels"] = (
+        '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
+        f'<Relationship Id="rId1" Type="{MAIN}/package" Target="../embeddings/offer.pptx"/></Relationships>'
+    )
+    sheet = str(found["xl/worksheets/sheet1.xml"], "utf-8")  # type: ignore[arg-type]
+    one, linked = '<oleObject shapeId="1025" r:id="rId1"/>', '<oleObject shapeId="1026" link="[1]!x"/>'
+    found["xl/worksheets/sheet1.xml"] = sheet.replace(
+        "</worksheet>", f"<oleObjects>{one}{one}{linked}</oleObjects></worksheet>"
+    )
+    assert left_out(extract(archive(found), "a.xlsm")) == ["embedded objects of sheet Costs (2): not read"]
+
+
+def test_embedded_objects_of_old_excel_files_are_named() -> None:
+    def drawn(flags: int, *, has_source: bool) -> bytes:
+        parts = struct.pack("<HHHH14x", 0x15, 18, 8, 1) + struct.pack("<HHH", 8, 2, flags)
+        parts += struct.pack("<HH4x", 9, 4) if has_source else b""
+        return record(0x5D, f"{len(parts) + 4}B", *parts, 0, 0, 0, 0)
+
+    picture, control, objects = drawn(1, has_source=False), drawn(0x11, has_source=True), drawn(9, has_source=True)
+    book = old_book(number(0, 0, 410) + picture + control + objects)
+    named = "embedded objects of sheet Costs (1): not read"
+    assert left_out(extract(compound({"Workbook": book}), "a.xls")) == [named]
+    stored = compound({"Workbook": book, "MBD00A1": b"x", "MBD00A2": b"x"})
+    assert left_out(extract(stored, "a.xls")) == [named, "embedded objects (1): not read"]
 
 
 def test_binary_sheets_show_errors_and_marks_and_hide_what_is_hidden() -> None:
     fonts = binary(43, "HHHH4x", 220, 0, 400, 0) + binary(43, "HHHH4x", 220, 8, 400, 1)
     looks = binary(617, "I", 2) + binary(47, "HHH10x", 0, 0, 0) + binary(47, "HHH10x", 0, 0, 1) + binary(618, "")
     styles = binary_styles(fonts + binary(47, "HHH10x", 0, 0, 1) + looks)
-    assert styles == [Look(), Look("raised", struck=True)]
+    assert styles.cells == [Look(), Look("raised", struck=True)]
     found = binary_look(
         binary(60, "IIIIH", 2, 3, 0, 0, 1)
         + binary(0, "IIHBB", 4, 0, 0, 0, 0)
@@ -298,7 +439,7 @@ def test_binary_sheets_show_errors_and_marks_and_hide_what_is_hidden() -> None:
         + binary(11, "IIB", 2, 1, 7)
         + binary(0, "IIHBB", 5, 0, 0, 0, 0x10)
         + binary(176, "IIII", 0, 1, 2, 3),
-        dict(enumerate(styles)),
+        dict(enumerate(styles.cells)),
     )
     assert found.shown == {(4, 1): "#N/A", (4, 2): "#DIV/0!"}
     assert found.looks == {(4, 2): Look("raised", struck=True)}
@@ -308,7 +449,7 @@ def test_binary_sheets_show_errors_and_marks_and_hide_what_is_hidden() -> None:
 def test_broken_records_say_nothing_and_break_nothing() -> None:
     for content in (b"\xff" * 9, b"", binary(3, "I", 1), binary(0, "H", 1)):
         assert binary_look(content, {}).shown == {}
-        assert binary_styles(content) == []
+        assert binary_styles(content) == BinaryStyles([], [])
     whole = compound({"Workbook": old_book(number(0, 0, 410))})
     for length in range(0, len(whole), 97):
         try:

@@ -1,16 +1,14 @@
 """What compound files of Excel 97 say that the library which reads their tables does not: errors, marks, hidden rows.
 
 Compound files: a file system in a file, as Office used it before it used zip archives.
-
-The same records in another coding are those of .xlsb.
 """
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from waystation.adapters.documents.extract import Unreadable
-from waystation.adapters.documents.looks import ERRORS, MOST_COLUMNS, Look, SheetLook
+from waystation.adapters.documents.looks import ERRORS, Look, SheetLook, font_look
 
 _END_OF_CHAIN = 0xFFFFFFFA
 """Numbers from here on are no sectors."""
@@ -141,6 +139,11 @@ def check_old_file(content: bytes) -> None:
 
 _FILEPASS, _BOUNDSHEET, _BOF, _EOF, _FONT, _XF = 0x2F, 0x85, 0x809, 0x0A, 0x31, 0xE0
 _ROW, _COLINFO, _BOOLERR, _FORMULA, _NOTE, _TXO, _MULRK = 0x208, 0x7D, 0x205, 0x06, 0x1C, 0x1B6, 0xBD
+_OBJ = 0x5D
+_COMMON, _PICTURE, _PICTURE_FLAGS, _PICTURE_SOURCE, _NOT_EMBEDDED = 0x15, 8, 0x08, 0x09, 0x10 | 0x80
+"""Parts of a drawn object: what it is, flags, and where its picture comes from, which only objects of programs have.
+The flags are those of controls and of pictures of cells.
+"""
 _CELLS = frozenset({_BOOLERR, _FORMULA, 0xFD, 0x203, 0x27E, 0x204, 0xD6})
 _CHART = 0x20
 _HIDDEN_ROW, _STRUCK = 0x20, 0x08
@@ -182,11 +185,6 @@ def old_looks(stream: bytes) -> list[SheetLook]:
     return [_old_look(stream, begin, looks) for begin in begins]
 
 
-def font_look(*, struck: bool, height: int) -> Look:
-    """Of a font, whose `height` is 1 for raised and 2 for lowered text."""
-    return Look("raised" if height == 1 else "lowered" if height == 2 else "", struck)
-
-
 def _old_look(stream: bytes, begin: int, looks: list[Look]) -> SheetLook:
     found = SheetLook()
     depth = texts = 0
@@ -205,8 +203,25 @@ def _old_look(stream: bytes, begin: int, looks: list[Look]) -> SheetLook:
             continue
         texts += kind == _TXO
         found.comments += kind == _NOTE
+        found.objects += kind == _OBJ and _is_embedded(record)
     found.text_boxes = max(0, texts - found.comments)
     return found
+
+
+def _is_embedded(drawn: bytes) -> bool:
+    """Whether a drawn object is that of another program, such as a Word file."""
+    at = 0
+    is_picture = has_source = False
+    flags = 0
+    while at + 4 <= len(drawn):
+        kind, size = struct.unpack_from("<HH", drawn, at)
+        said = drawn[at + 4 : at + 4 + size]
+        is_picture |= kind == _COMMON and said[:2] == bytes([_PICTURE, 0])
+        has_source |= kind == _PICTURE_SOURCE and size > 0
+        if kind == _PICTURE_FLAGS and len(said) >= 2:
+            flags = struct.unpack_from("<H", said)[0]
+        at += 4 + size
+    return is_picture and has_source and not flags & _NOT_EMBEDDED
 
 
 def _old_record(found: SheetLook, kind: int, record: bytes, looks: list[Look]) -> None:
@@ -230,75 +245,3 @@ def _old_record(found: SheetLook, kind: int, record: bytes, looks: list[Look]) -
         for at in range((len(record) - 6) // 6):
             look = struct.unpack_from("<H", record, 4 + 6 * at)[0]
             found.mark((row, column + at), looks[look] if look < len(looks) else Look())
-
-
-_ROW_HEADER, _CELL_ERROR, _FORMULA_ERROR, _COLUMN_INFO, _MERGED = 0, 3, 11, 60, 176
-_LAST_CELL = 11
-_BINARY_FONT, _BINARY_XF, _XFS_BEGIN, _XFS_END = 43, 47, 617, 618
-_HIDDEN_BINARY_ROW = 0x10
-
-
-def _binary_records(content: bytes) -> Iterator[tuple[int, bytes]]:
-    at = 0
-    while at < len(content):
-        kind, at = _varied(content, at, 2)
-        size, at = _varied(content, at, 4)
-        yield kind, content[at : at + size]
-        at += size
-
-
-def _varied(content: bytes, at: int, most: int) -> tuple[int, int]:
-    """A number of as many bytes as it needs, of which each but the last has its highest bit set; and what follows."""
-    number = 0
-    for place in range(most):
-        if at >= len(content):
-            break
-        byte = content[at]
-        at += 1
-        number |= (byte & 0x7F) << 7 * place
-        if not byte & 0x80:
-            break
-    return number, at
-
-
-def binary_styles(content: bytes) -> list[Look]:
-    """The looks of cells, in the order of their numbers."""
-    fonts: list[Look] = []
-    looks: list[Look] = []
-    of_cells = False
-    for kind, record in _binary_records(content):
-        of_cells = kind == _XFS_BEGIN or (of_cells and kind != _XFS_END)
-        if kind == _BINARY_FONT and len(record) >= 8:
-            flags, height = struct.unpack_from("<H2xH", record, 2)
-            fonts.append(font_look(struck=bool(flags & _STRUCK), height=height))
-        elif kind == _BINARY_XF and of_cells and len(record) >= 6:
-            font = struct.unpack_from("<H", record, 4)[0]
-            looks.append(fonts[font] if font < len(fonts) else Look())
-    return looks
-
-
-def binary_look(content: bytes, looks: Mapping[int, Look]) -> SheetLook:
-    """Of a sheet of .xlsb."""
-    found = SheetLook()
-    row = 0
-    for kind, record in _binary_records(content):
-        try:
-            if kind == _ROW_HEADER:
-                row, flags = struct.unpack_from("<I7xB", record)
-                if flags & _HIDDEN_BINARY_ROW:
-                    found.hidden_rows.add(row)
-            elif kind <= _LAST_CELL:
-                column, look = struct.unpack_from("<II", record)
-                found.mark((row, column), looks.get(look & 0xFFFFFF, Look()))
-                if kind in {_CELL_ERROR, _FORMULA_ERROR}:
-                    found.shown[row, column] = ERRORS.get(record[8], ERRORS[0])
-            elif kind == _COLUMN_INFO:
-                first, last, flags = struct.unpack_from("<II8xH", record)
-                if flags & 1 and last < MOST_COLUMNS:
-                    found.hidden_columns.update(range(first, last + 1))
-            elif kind == _MERGED:
-                first, last, left, right = struct.unpack_from("<4I", record)
-                found.merged.append(((first, left), (last, right)))
-        except (struct.error, IndexError):
-            continue
-    return found

@@ -21,6 +21,11 @@ class Look(NamedTuple):
     struck: bool = False
 
 
+def font_look(*, struck: bool, height: int) -> Look:
+    """Of a font, whose `height` is 1 for raised and 2 for lowered text."""
+    return Look("raised" if height == 1 else "lowered" if height == 2 else "", struck)
+
+
 @dataclass
 class SheetLook:
     """What is collected of one sheet."""

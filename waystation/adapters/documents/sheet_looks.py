@@ -9,7 +9,13 @@ from zipfile import ZipFile
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
-from waystation.adapters.documents.compound import binary_look, binary_styles
+from waystation.adapters.documents.binary_sheets import (
+    BinaryStyles,
+    binary_comments,
+    binary_look,
+    binary_strings,
+    binary_styles,
+)
 from waystation.adapters.documents.extract import Unreadable
 from waystation.adapters.documents.looks import MOST_COLUMNS, Look, Place, SheetLook
 from waystation.adapters.documents.marks import Height, Run, with_marks
@@ -17,7 +23,12 @@ from waystation.adapters.documents.office import OFF, all_called, links, local, 
 
 _TELLING = (b'"e"', b"'e'", b"hidden", b'ht="0"', b'width="0"')
 """One of these is in every sheet with errors, or with hidden rows or columns."""
+_OBJECT = b"oleObject"
 _MARKING = (b"strike", b"vertAlign")
+
+
+_EMBEDDED = frozenset({"oleObject", "package"})
+"""Kinds of links to files within the file."""
 
 
 class OfficeLooks:
@@ -30,8 +41,8 @@ class OfficeLooks:
         """Of the sheet in a member. Raises Unreadable."""
         content = member(self._archive, name)
         if name.endswith(".bin"):
-            found = binary_look(content, self._styles)
-        elif self._styles or self._strings or any(sign in content for sign in (*_TELLING, *_MARKING)):
+            found = binary_look(content, self._styles, self._binary_strings, self._binary_styles.fonts)
+        elif self._styles or self._strings or any(sign in content for sign in (*_TELLING, *_MARKING, _OBJECT)):
             found = self._read(content)
         else:
             found = SheetLook()
@@ -52,7 +63,7 @@ class OfficeLooks:
         try:
             content = member(self._archive, name := self._parts.get("styles", ""))
             if name.endswith(".bin"):
-                looks = binary_styles(content)
+                looks = self._binary_styles.cells
             elif not any(sign in content for sign in _MARKING):
                 return {}
             else:
@@ -60,6 +71,21 @@ class OfficeLooks:
         except Unreadable:
             return {}
         return {at: look for at, look in enumerate(looks) if look != Look()}
+
+    @cached_property
+    def _binary_styles(self) -> BinaryStyles:
+        try:
+            return binary_styles(member(self._archive, self._parts.get("styles", "")))
+        except Unreadable:
+            return BinaryStyles()
+
+    @cached_property
+    def _binary_strings(self) -> Mapping[int, str]:
+        try:
+            content = member(self._archive, self._parts.get("sharedStrings", ""))
+        except Unreadable:
+            return {}
+        return binary_strings(content, self._binary_styles.fonts)
 
     @cached_property
     def _strings(self) -> Mapping[str, str]:
@@ -80,15 +106,21 @@ class OfficeLooks:
     def _read(self, content: bytes) -> SheetLook:
         found = SheetLook()
         row = -1
-        for element in _streamed(content, "row", "col"):
+        shapes: set[str] = set()
+        for element in _streamed(content, "row", "col", "oleObject"):
             if local(element) == "col":
                 _column(element, found)
+                continue
+            if local(element) == "oleObject":
+                # Those of the same shape are one in several forms.
+                shapes.add(element.get("shapeId", ""))
                 continue
             row = whole_number(element.get("r"), row + 2) - 1
             if _is_on(element, "hidden") or element.get("ht") == "0":
                 found.hidden_rows.add(row)
             self._cells(element, row, found)
             element.clear()
+        found.objects = len(shapes)
         return found
 
     def _cells(self, row: Element, number: int, found: SheetLook) -> None:
@@ -113,16 +145,20 @@ class OfficeLooks:
 
     def _count_others(self, name: str, found: SheetLook) -> None:
         """What is not in cells, as far as it can be read."""
+        embedded = 0
         for kind, target in _linked(self._archive, name):
             if kind == "comments":
                 found.comments += self._comments(target)
             elif kind == "drawing":
                 self._drawing(target, found)
+            embedded += kind in _EMBEDDED
+        # Objects that stay in files of their own have no link, and those of other programs only one.
+        found.objects = max(found.objects, embedded)
 
     def _comments(self, name: str) -> int:
-        if name.endswith(".bin"):
-            return 1
         try:
+            if name.endswith(".bin"):
+                return binary_comments(member(self._archive, name))
             return sum(1 for _ in all_called(xml(self._archive, name), "comment"))
         except Unreadable:
             return 1

@@ -1,10 +1,11 @@
 """Excel files and OpenDocument tables to text: one part a sheet, one line a row, the values that the cells show."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from io import BytesIO
 from typing import NamedTuple
-from xml.etree.ElementTree import tostring
+from xml.etree.ElementTree import Element, SubElement, tostring
 from zipfile import ZipFile
 
 from python_calamine import (
@@ -17,11 +18,12 @@ from python_calamine import (
     SheetVisibleEnum,
 )
 
+from waystation.adapters.documents.binary_sheets import binary_sheets, without_binary_sheets
 from waystation.adapters.documents.compound import CompoundFile, book_stream, has_password, old_looks
 from waystation.adapters.documents.extract import DocumentPart, Extract, Unreadable, of_numbers, runs
 from waystation.adapters.documents.looks import Place, SheetLook
 from waystation.adapters.documents.marks import Run, with_marks
-from waystation.adapters.documents.office import all_called, link_id, links, local, repacked, xml
+from waystation.adapters.documents.office import all_called, link_id, links, local, member, repacked, xml
 from waystation.adapters.documents.sheet_looks import OfficeLooks, open_looks
 from waystation.domain.documents import LeftOut
 
@@ -50,7 +52,7 @@ def sheets_extract(content: bytes, archive: ZipFile | None = None, main: str | N
                     continue
                 try:
                     read = _Rows(opened.get_sheet_by_name(sheet.name), book.look(at, sheet.name))
-                except (CalamineError, Unreadable):
+                except (CalamineError, OSError, Unreadable):
                     left_out.append(LeftOut(name=place, reason=_DAMAGED))
                     continue
                 parts.append(DocumentPart(place, "\n".join(read.lines())))
@@ -72,6 +74,8 @@ _NO_TABLES = (
     (SheetTypeEnum.MacroSheet, "a macro"),
     (SheetTypeEnum.Vba, "a macro"),
 )
+_STORED_OBJECT = "MBD"
+"""How the folders of embedded objects begin in a compound file."""
 _SHEETS = ("/worksheet", "/chartsheet", "/dialogsheet")
 """How the kinds of links to sheets end that the library knows."""
 
@@ -92,7 +96,22 @@ class _Book:
         self._members = _sheet_members(archive, main) if archive and main else {}
         self._looks: Mapping[str, SheetLook] = open_looks(archive) if archive and not main else {}
         self._office = OfficeLooks(archive, main) if archive and main else None
-        self._in_order = _old(content) if archive is None else []
+        self._in_order = self._old(content) if archive is None else []
+
+    def _old(self, content: bytes) -> list[SheetLook]:
+        """Of the sheets of a compound file. Raises Unreadable: it has a password."""
+        try:
+            file = CompoundFile(content)
+        except ValueError:
+            return []
+        stream = book_stream(file)
+        if has_password(stream):
+            raise Unreadable(_PASSWORD)
+        found = old_looks(stream)
+        # Sheets of Excel 5 say of their objects what is not read here.
+        stored = sum(name.startswith(_STORED_OBJECT) for name in file.names) - sum(look.objects for look in found)
+        self.lost += [LeftOut(name=f"embedded objects ({stored:,})", reason="not read")] if stored > 0 else []
+        return found
 
     def opened(self) -> CalamineWorkbook:
         """Raises CalamineError, PasswordError."""
@@ -107,21 +126,50 @@ class _Book:
             return CalamineWorkbook.from_filelike(BytesIO(again))
 
     def _without_unknown(self) -> bytes | None:
-        """The file with only those sheets in its list that the library knows, which ends at any other."""
-        if self._archive is None or not self._main or not self._main.endswith(".xml"):
+        """The file as the library expects it: it ends at any sheet in the list that it does not know.
+
+        The members of a binary one must have their usual names, too.
+        """
+        if self._archive is None or not self._main:
             return None
+        archive, main = self._archive, self._main
         try:
-            root, targets = xml(self._archive, self._main), links(self._archive, self._main)
+            targets = links(archive, main)
+            if main.endswith(".bin"):
+                return self._usual_binary(archive, main, targets)
+            again = self._list(archive, main, targets)
         except Unreadable:
             return None
+        return repacked(archive, {main: again}) if self.lost else None
+
+    def _list(self, archive: ZipFile, main: str, targets: Mapping[str, tuple[str, str]]) -> bytes:
+        root = xml(archive, main)
         for parent in [*root.iter()]:
             for sheet in [child for child in parent if local(child) == "sheet"]:
-                kind, _ = targets.get(link_id(sheet), ("", ""))
-                if not kind.endswith(_SHEETS):
+                if self._is_unknown(sheet.get("name", ""), targets.get(link_id(sheet), ("", ""))[0]):
                     parent.remove(sheet)
-                    reason = "a macro" if kind.lower().endswith("macrosheet") else "damaged: missing in the file"
-                    self.lost.append(LeftOut(name=f"sheet {sheet.get('name', '')}", reason=reason))
-        return repacked(self._archive, {self._main: tostring(root)}) if self.lost else None
+        return tostring(root)
+
+    def _usual_binary(self, archive: ZipFile, main: str, targets: Mapping[str, tuple[str, str]]) -> bytes:
+        content = member(archive, main)
+        listed = binary_sheets(content).items()
+        unknown = [name for name, link in listed if self._is_unknown(name, targets.get(link, ("", ""))[0])]
+        folder = f"{main.rpartition('/')[0]}/"
+        linked = Element("Relationships", xmlns="http://schemas.openxmlformats.org/package/2006/relationships")
+        moved: dict[str, bytes] = {"xl/workbook.bin": without_binary_sheets(content, unknown)}
+        for link, (kind, name) in targets.items():
+            short = name.removeprefix(folder)
+            SubElement(linked, "Relationship", Id=link, Type=kind, Target=short)
+            with suppress(Unreadable):
+                moved[f"xl/{short}"] = member(archive, name)
+        return repacked(archive, {**moved, "xl/_rels/workbook.bin.rels": tostring(linked)})
+
+    def _is_unknown(self, name: str, kind: str) -> bool:
+        if kind.endswith(_SHEETS):
+            return False
+        reason = "a macro" if kind.lower().endswith("macrosheet") else "damaged: missing in the file"
+        self.lost.append(LeftOut(name=f"sheet {name}", reason=reason))
+        return True
 
     def why_not(self, sheet: SheetMetadata) -> str:
         """Why a sheet is not read; empty where it is."""
@@ -143,21 +191,13 @@ class _Book:
         return self._looks.get(name, SheetLook())
 
 
-def _old(content: bytes) -> list[SheetLook]:
-    """Of the sheets of a compound file. Raises Unreadable: it has a password."""
-    try:
-        stream = book_stream(CompoundFile(content))
-    except ValueError:
-        return []
-    if has_password(stream):
-        raise Unreadable(_PASSWORD)
-    return old_looks(stream)
-
-
 def _sheet_members(archive: ZipFile, main: str) -> dict[str, str]:
-    """By name of the sheet; empty where the list is in no XML that can be read."""
+    """By name of the sheet; empty where the list cannot be read."""
     try:
         targets = {key: name for key, (_, name) in links(archive, main).items()}
+        if main.endswith(".bin"):
+            listed = binary_sheets(member(archive, main))
+            return {name: targets.get(link, "") for name, link in listed.items()}
         sheets = [*all_called(xml(archive, main), "sheet")]
     except Unreadable:
         return {}
