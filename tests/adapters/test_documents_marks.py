@@ -1,5 +1,7 @@
 """What changes the meaning is kept, and what nobody sees is not read but named: in pages, books, mail and the web."""
 
+from html import escape
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -122,6 +124,25 @@ SECRET = "the price is $1"
         f"<style>#a .b {{ display:none }}</style><div id=a><p><i class=b>{SECRET}</i></p></div>",
         f"<ul><li>a</li><li hidden>{SECRET}</li></ul>",
         f"<table><tr><td>a</td><td hidden>{SECRET}</td></tr></table>",
+        f"<dialog>{SECRET}</dialog>",
+        f"<div popover>{SECRET}</div>",
+        f"<noscript>{SECRET}</noscript>",
+        f"<datalist><option>{SECRET}</datalist>",
+        f"<iframe srcdoc='<p hidden>{SECRET}</p>'></iframe>",
+        f"<p style='visibility:hidden'><img alt='{SECRET}'></p>",
+        *(
+            f"<svg>{drawn}</svg>"
+            for drawn in (
+                f"<text display=none>{SECRET}</text>",
+                f"<g visibility=hidden><text>{SECRET}</text></g>",
+                f"<text opacity=0>{SECRET}</text>",
+                f"<style><![CDATA[ .gone {{ display:none }} ]]></style><text class=gone>{SECRET}</text>",
+                f"<defs><text>{SECRET}</text></defs>",
+                f"<symbol id=a><text>{SECRET}</text></symbol>",
+                f"<switch><g></g><text>{SECRET}</text></switch>",
+                SECRET,
+            )
+        ),
     ],
 )
 def test_what_no_reader_sees_is_not_read_but_named(hidden: str) -> None:
@@ -144,6 +165,14 @@ def test_what_no_reader_sees_is_not_read_but_named(hidden: str) -> None:
         f"<p hidden=until-found>{SECRET}</p>",
         f"<p aria-hidden=true>{SECRET}</p>",
         f"<style>.a {{ color: red</style><p class=a>{SECRET}</p>",
+        f"<dialog open>{SECRET}</dialog>",
+        f"<template shadowrootmode=open><p>{SECRET}</p></template>",
+        f"<svg><text>{SECRET}</text></svg>",
+        f"<svg:svg><svg:text>{SECRET}</svg:text></svg:svg>",
+        f"<svg><defs><text id=a>{SECRET}</text></defs><use href='#a'/></svg>",
+        f"<svg><g visibility=hidden><text visibility=visible>{SECRET}</text></g></svg>",
+        f"<svg><foreignObject><div>{SECRET}</div></foreignObject></svg>",
+        f"<svg><switch><foreignObject><p>{SECRET}</p></foreignObject><text>the price</text></switch></svg>",
     ],
 )
 def test_what_a_reader_can_see_is_read(shown: str) -> None:
@@ -193,6 +222,82 @@ def test_every_word_of_a_page_that_is_seen_is_in_its_text(names: list[str]) -> N
     html = "".join(f"<{name}>word{number}x " for number, name in enumerate(names))
     text = text_of(html)
     assert [number for number in range(len(names)) if f"word{number}x" not in text] == []
+
+
+DRAWING = """<svg><metadata>nobody</metadata><title>Revenue</title><desc>By region</desc><script>nobody()</script>
+<a href="/north"><text x="1" y="20">North <tspan font-weight="bold">410</tspan> million</text></a>
+<text><tspan x="0" y="1">South</tspan><tspan
+x="0" dy="12">455 <tspan x="1">m</tspan><tspan x="2">n</tspan></tspan></text>
+</svg>"""
+
+
+def test_a_drawing_is_read_text_by_text() -> None:
+    lines = "Revenue\nBy region\n[ North 410 million ](/north)\nSouth 455 mn"
+    assert text_of(f"<p>before</p>{DRAWING}<p>behind</p>") == f"before\n\n{lines}\n\nbehind"
+    assert text_of(f"<table><tr><td>a<td>{DRAWING}</table>").startswith("a | Revenue By region ")
+    assert text_of("<h2>See <svg><title>Home</title></svg> page</h2>") == "## See Home page"
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        ("<p>a <img alt='Total  900 units' src=x> b", "a [image: Total 900 units] b"),
+        ("<img alt=''><img src=x><img alt='x^2' aria-hidden=true><img alt=line role=presentation>", ""),
+        ("<p>Thanks <img alt='\U0001f44d'>", "Thanks \U0001f44d"),
+        ("<a href='/b'><img alt='Costs [1]'></a>", "[[image: Costs (1)]](/b)"),
+        ("<map><area alt='North'></map>", "[image: North]"),
+        ("<ruby>漢<rp>(</rp><rt>kan</rt><rp>)</rp>字<rt>ji</ruby>", "漢(kan)字(ji)"),
+        ("<ruby>漢<rt>kan<rt></ruby>", "漢(kan)"),
+        ("<select><option>A<option selected>B</select>", "[ ] A [x] B"),
+        ("<select><option disabled>A<option>B<option>C</select>", "[ ] A [x] B [ ] C"),
+        ("<select multiple><option>A<option value=b label='B'></select>", "[ ] A [ ] B"),
+        ("<select><optgroup label=X><option>A<optgroup label=Y><option selected>B</select>", "X: [ ] A Y: [x] B"),
+        ("<p>a<iframe srcdoc='<p>10<sup>6</sup></p>'>no frames</iframe>b", "a\n\n10^6\n\nb"),
+    ],
+)
+def test_what_elements_show_that_is_not_text_is_read(html: str, text: str) -> None:
+    page = read_html(html)
+    assert (page.text.strip(), page.hidden) == (text, None)
+
+
+def test_pages_within_pages_are_read_to_a_bound() -> None:
+    page = SECRET
+    for _ in range(5):
+        page = f'<iframe srcdoc="{escape(page)}"></iframe>'
+    found = read_html(f"a{page}")
+    assert found.text == "a"
+    assert found.hidden is not None
+
+
+def test_a_book_of_drawings_is_read_and_pictures_in_its_order_are_named() -> None:
+    kinds = {"a.svg": "image/svg+xml", "b.jpg": "image/jpeg", "c.xhtml": "application/xhtml+xml", "d.mp3": "audio/mpeg"}
+    items = "".join(f'<item id="{name[0]}" href="{name}" media-type="{kind}"/>' for name, kind in kinds.items())
+    order = "".join(f'<itemref idref="{name[0]}"/>' for name in kinds)
+    book = archive(
+        {
+            "mimetype": "application/epub+zip",
+            "META-INF/container.xml": '<c><rootfile full-path="b.opf"/></c>',
+            "b.opf": f"<p>{items}{order}</p>",
+            "a.svg": f"<?xml version='1.0'?>{DRAWING}",
+            "c.xhtml": "<html><body><img src='x'/></body></html>",
+        }
+    )
+    found = extract(book, "a.epub")
+    assert laid_out(found).text.startswith("[section 1]\nRevenue\nBy region\n")
+    assert [f"{item.name}: {item.reason}" for item in found.left_out] == [
+        "section 2 (b.jpg): a picture, which has no text to be read",
+        "section 3: no text, at most pictures",
+        "section 4 (d.mp3): no text, but audio/mpeg",
+    ]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "repeated",
+    ["<svg><text>a", "<svg><switch>", "<svg><defs>", "<select><option>a", "<ruby>a<rt>", "<svg><foreignobject>"],
+)
+def test_drawings_and_fields_take_time_by_the_length_of_the_page(repeated: str) -> None:
+    assert text_of("begun" + repeated * (100_000 // len(repeated))).startswith("begun")
 
 
 @pytest.mark.timeout(60)

@@ -76,8 +76,12 @@ def book_extract(archive: ZipFile) -> Extract:
     protected, styles = _protected(archive), _style_sheets(archive, items.values())
     parts: list[DocumentPart] = []
     left_out: list[LeftOut] = []
-    for number, name in enumerate(spine, 1):
+    for number, (name, kind) in enumerate(spine, 1):
         try:
+            if name and not _is_text(kind):
+                raise Unreadable(
+                    "a picture, which has no text to be read" if kind.startswith(_PICTURES) else f"no text, but {kind}"
+                )
             extract = _chapter(archive, name, styles, is_protected=name in protected)
         except Unreadable as unreadable:
             left_out.append(LeftOut(name=f"section {number} ({name or 'not in the book'})", reason=str(unreadable)))
@@ -86,15 +90,18 @@ def book_extract(archive: ZipFile) -> Extract:
         heading = _HEADING.search(text)
         place = f"chapter {_LINK.sub(_LINK_TEXT, heading[1])}" if heading else f"section {number}"
         parts.append(DocumentPart(place, text))
+        if not text.strip() and not extract.left_out:
+            left_out.append(LeftOut(name=place, reason="no text, at most pictures"))
         left_out += [LeftOut(name=f"{item.name} of {place}", reason=item.reason) for item in extract.left_out]
     if left_out and not parts:
         raise Unreadable(left_out[0].reason)
-    beside = [name for name, kind in items.values() if kind == _CHAPTER and name not in spine]
+    read = {name for name, _ in spine}
+    beside = [name for name, kind in items.values() if kind in _CHAPTERS and name not in read]
     left_out += [LeftOut(name=name, reason="in the book, but not in its reading order") for name in beside]
     return Extract(parts, left_out)
 
 
-_CHAPTER = "application/xhtml+xml"
+_CHAPTERS = frozenset({"application/xhtml+xml", "application/x-dtbook+xml"})
 _PICTURES = "image/"
 
 
@@ -105,6 +112,11 @@ class _Item(NamedTuple):
     kind: str
 
 
+def _is_text(kind: str) -> bool:
+    """Whether a file of this kind, which need not be said, has text that can be read: pages, and drawings in SVG."""
+    return not kind or kind.startswith("text/") or kind.endswith(("xml", "html"))
+
+
 def _chapter(archive: ZipFile, name: str, styles: Mapping[str, str], *, is_protected: bool) -> Extract:
     if is_protected:
         raise Unreadable("protected against copying (DRM); only the shop's own program can read it")
@@ -113,8 +125,8 @@ def _chapter(archive: ZipFile, name: str, styles: Mapping[str, str], *, is_prote
     return page_extract(content, styles=used)
 
 
-def _package(archive: ZipFile) -> tuple[dict[str, _Item], list[str]]:
-    """The files of the book by their ids, without its table of contents, and the names of those to be read in order."""
+def _package(archive: ZipFile) -> tuple[dict[str, _Item], list[_Item]]:
+    """The files of the book by their ids, without its table of contents, and those to be read in order."""
     package = _package_name(archive)
     root = list(xml(archive, package).iter())
     items = {
@@ -126,7 +138,7 @@ def _package(archive: ZipFile) -> tuple[dict[str, _Item], list[str]]:
     contents = {item.get("id", "") for item in root if "nav" in item.get("properties", "").split()}
     return (
         {key: item for key, item in items.items() if key not in contents},
-        [item.name if item else "" for item in spine if item is None or not item.kind.startswith(_PICTURES)],
+        [item or _Item("", "") for item in spine],
     )
 
 

@@ -2,7 +2,9 @@
 
 Headings are `#` lines, links `[text](address)`, list items and table rows lines. Raised text is `10^6`, lowered `CO₂`
 or `x_i`, struck-out text `~~…~~`; items of numbered lists have their numbers; a cell over several rows or columns is
-repeated in each of them. EPUB, mail, Word files (by way of HTML) and pages of the web are read here, too.
+repeated in each of them. A picture is `[image: …]` with its alternative text, a drawing (SVG) the
+lines of its texts; a reading of signs follows them in brackets. EPUB, mail, Word files (by way of HTML) and pages of
+the web are read here, too.
 
 The tree is walked once, since changing it takes longer the more siblings and ancestors there are: each element gives
 marks for the breaks and signs that it asks for, and what comes of that is laid out by the marks.
@@ -10,10 +12,10 @@ marks for the breaks and signs that it asks for, and what comes of that is laid 
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from bs4 import BeautifulSoup, Tag, XMLParsedAsHTMLWarning
-from bs4.element import CData, NavigableString, PageElement
+from bs4.element import CData, NavigableString, PageElement, RubyTextString, TemplateString
 from bs4.exceptions import ParserRejectedMarkup
 
 from waystation.adapters.documents.numbers import format_number
@@ -23,9 +25,12 @@ from waystation.patterns import proven
 
 _SPACES = proven(r"\s+")
 _DROPPED = frozenset({
-    *("script", "style", "noscript", "template", "svg", "iframe"),
+    *("script", "style", "template", "metadata"),
     *("annotation", "annotation-xml"),  # of a formula: the same in another notation
+    "rp",  # brackets around readings, which are written anyway
 })  # fmt: skip
+_NOT_SHOWN = frozenset({"noscript", "datalist"})
+"""What programs that run scripts do not show, and what they only suggest."""
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 _BLOCKS = frozenset({
     *("address", "article", "aside", "blockquote", "caption", "dd", "details", "div", "dl", "dt", "fieldset"),
@@ -38,8 +43,14 @@ _LISTS = frozenset({"ol", "ul", "menu", "dir"})
 _TIGHT = frozenset({"p", "div"})
 """Blocks that would part a row from its cells."""
 _STRUCK = frozenset({"s", "strike", "del"})
-_SHOWN = (NavigableString, CData)
-"""Comments and readings of rubies are strings of other types."""
+_SHOWN = (NavigableString, CData, RubyTextString, TemplateString)
+"""Comments and style sheets are strings of other types."""
+_DRAWING_TEXTS = frozenset({"text", "title", "desc"})
+_ONLY_USED = frozenset({"defs", "symbol", "clippath", "mask", "pattern", "marker"})
+"""Parts of a drawing that are seen where others refer to them, if any do."""
+_PICTURES = frozenset({"img", "area"})
+_MOST_FRAMES = 3
+"""Pages within pages."""
 
 # Noncharacters, which no text may have.
 _PARAGRAPH, _LINE, _KEPT_LINE, _KEPT_SPACE, _CELL = "\ufdd0", "\ufdd1", "\ufdd2", "\ufdd3", "\ufdd4"
@@ -85,9 +96,13 @@ def read_html(html: str, styles: Sequence[str] = (), *, labelled: bool = False) 
         labelled: Numbers of paragraphs stand in it, between `LABEL` and `LABEL_END`.
     """
     soup = _parsed(html)
-    own = [tag.get_text() for tag in soup.find_all("style")]
-    walk = _Walk(soup, StyleSheet([*styles, *own]), labelled=labelled)
+    walk = _Walk(soup, _styles(soup, styles), labelled=labelled)
     return ReadHtml(_laid_out("".join(walk.pieces)), _hidden(walk.hidden))
+
+
+def _styles(soup: BeautifulSoup, more: Sequence[str] = ()) -> StyleSheet:
+    own = (tag.get_text() for tag in soup.find_all("style"))
+    return StyleSheet([*more, *(text.replace("<![CDATA[", "").replace("]]>", "") for text in own)])
 
 
 def _hidden(words: Sequence[int]) -> LeftOut | None:
@@ -98,6 +113,10 @@ def _hidden(words: Sequence[int]) -> LeftOut | None:
     return LeftOut(name="hidden text", reason=f"{passages} of {counted} that no reader of the document sees")
 
 
+_PREFIX = "svg:"
+"""Of the elements of drawings, in books."""
+
+
 class _Soup(BeautifulSoup):
     """Closes what HTML lets stay open: items, rows and cells end where the next one begins."""
 
@@ -106,6 +125,9 @@ class _Soup(BeautifulSoup):
         "tr": (frozenset({"tr"}), frozenset({"table", *_GROUPS})),
         **dict.fromkeys(_CELLS, (_CELLS, frozenset({"table", "tr", *_GROUPS}))),
         **dict.fromkeys(_GROUPS, (_GROUPS, frozenset({"table"}))),
+        **dict.fromkeys(("rt", "rp"), (frozenset({"rt", "rp"}), frozenset({"ruby"}))),
+        "option": (frozenset({"option"}), frozenset({"select", "optgroup", "datalist"})),
+        "optgroup": (frozenset({"optgroup"}), frozenset({"select"})),
     }
     """By element: those that it ends, and those within which it does not."""
     _FAR = 20
@@ -113,6 +135,7 @@ class _Soup(BeautifulSoup):
 
     def handle_starttag(self, name: str, *args: object, **kwargs: object) -> Tag | None:
         """See `BeautifulSoup`."""
+        name = name.removeprefix(_PREFIX)
         ended, bounds = self._IMPLIED.get(name, (frozenset(), frozenset()))
         at: Tag | None = self.currentTag if ended else None
         for _ in range(self._FAR):
@@ -123,6 +146,10 @@ class _Soup(BeautifulSoup):
                 break
             at = at.parent
         return super().handle_starttag(name, *args, **kwargs)  # pyright: ignore[reportArgumentType] passed on as is
+
+    def handle_endtag(self, name: str, nsprefix: str | None = None) -> None:
+        """See `BeautifulSoup`."""
+        super().handle_endtag(name.removeprefix(_PREFIX), nsprefix)
 
 
 def _parsed(html: str) -> BeautifulSoup:
@@ -182,6 +209,12 @@ class _Around(NamedTuple):
     """Of no size."""
     items: _Items | None = None
     """Of the list."""
+    drawing: Literal["", "inline", "lines"] = ""
+    """How the texts of a drawing are written: a single one, such as that of a sign, stays in its line."""
+    unsaid: bool = False
+    """In a drawing, but in none of its texts."""
+    used: bool = False
+    """In a part of a drawing to which another refers."""
 
 
 class _Link(NamedTuple):
@@ -219,7 +252,7 @@ _Step = tuple[PageElement, _Around] | str | _Link | _CellEnd | _Again
 class _Walk:
     """Goes through a page from its beginning, without recursion: a page may be as deep as it is long."""
 
-    def __init__(self, soup: BeautifulSoup, styles: StyleSheet, *, labelled: bool) -> None:
+    def __init__(self, soup: BeautifulSoup, styles: StyleSheet, *, labelled: bool, frames: int = 0) -> None:
         self.pieces: list[str] = []
         """Texts and marks, in order."""
         self.hidden: list[int] = []
@@ -227,6 +260,11 @@ class _Walk:
         self._styles = styles
         self._foreign = _FOREIGN if labelled else _FOREIGN | _FOREIGN_LABELS
         self._words = 0
+        self._frames = frames
+        """Pages around this one."""
+        self._used = {str(use.get("href") or use.get("xlink:href") or "").removeprefix("#") for use in soup("use")}
+        self._chosen: set[int] = set()
+        """By identity, options that a list shows without being asked to."""
         self._slots: dict[int, _Slot] = {}
         self._cells: dict[int, str] = {}
         """By identity, the text of those that are repeated."""
@@ -247,37 +285,109 @@ class _Walk:
                     self._write(element, around)
 
     def _enter(self, tag: Tag, around: _Around) -> None:
-        if tag.name in _DROPPED:
+        if tag.name in _DROPPED and not tag.has_attr("shadowrootmode"):
             return
         look = self._styles.look(tag)
-        if _is_hidden(tag, look):
+        if _is_hidden(tag, look) or (around.drawing and self._is_unused(tag, around)):
             self._hide(tag)
             return
-        if tag.name == "br":
-            self.pieces.append(" " if around.cell else _LINE)
-            return
-        if tag.name == "input":
-            self.pieces.append(_field(tag))
+        if tag.name in _ALONE:
+            self._write_alone(tag, around)
             return
         if tag.name == "table":
             self._slots |= _slots(tag, self._styles)
+        if tag.name == "select":
+            self._choose(tag)
         before, behind = _marks(tag, look, around)
-        inside = _Around(
-            cell=around.cell or tag.name in _CELLS,
-            preformatted=around.preformatted or tag.name == "pre",
-            invisible=around.invisible if look.visible is None else not look.visible,
-            tiny=around.tiny if look.sized is None else not look.sized,
-            items=_Items(tag, look) if tag.name in _LISTS else around.items,
+        inside = _within(
+            tag,
+            around._replace(
+                cell=around.cell or tag.name in _CELLS,
+                preformatted=around.preformatted or tag.name == "pre",
+                invisible=_is_invisible(tag, look, around),
+                tiny=around.tiny if look.sized is None else not look.sized,
+                items=_Items(tag, look) if tag.name in _LISTS else around.items,
+            ),
         )
         self.pieces.append(before)
         self._ahead.append(behind)
         if id(tag) in self._slots:
             self._ahead.append(_CellEnd(tag, len(self.pieces)))
-        address = tag.get("href") if tag.name == "a" else None
+        address = tag.get("href", tag.get("xlink:href")) if tag.name == "a" else None
         if address is not None:
             self._ahead.append(_Link(len(self.pieces), self._words, str(address)))
             self.pieces.append("")
         self._ahead.extend(reversed([*self._inside(tag, inside)]))
+
+    def _write_alone(self, tag: Tag, around: _Around) -> None:
+        """An element whose own texts, if it has any, are not what is seen."""
+        if tag.name == "br":
+            self.pieces.append(" " if around.cell else _LINE)
+        elif tag.name == "iframe":
+            self._frame(str(tag.get("srcdoc", "")), around)
+        elif tag.name == "option":
+            self._option(tag, around)
+        elif tag.name in _PICTURES or tag.get("type") == "image":
+            self._picture(tag, around)
+        else:
+            self.pieces.append(_field(tag))
+
+    def _picture(self, tag: Tag, around: _Around) -> None:
+        text = _attribute(tag, "alt")
+        # What says of itself that it says nothing stands beside what says it.
+        if not text or tag.get("aria-hidden") == "true" or tag.get("role") in {"presentation", "none"}:
+            return
+        if around.invisible:
+            self.hidden.append(len(text.split()))
+            return
+        self._words += 1
+        is_sign = not any(map(str.isalnum, text))
+        self.pieces.append(text if is_sign else f"[image: {text.replace(']', ')').replace('[', '(')}]")
+
+    def _frame(self, page: str, around: _Around) -> None:
+        if not page.strip():
+            return
+        soup = _parsed(page)
+        if self._frames >= _MOST_FRAMES or around.invisible:
+            self._hide(soup)
+            # What stands in pages within it is not looked for.
+            self.hidden += [1] * ("srcdoc" in page.lower())
+            return
+        walk = _Walk(soup, _styles(soup), labelled=False, frames=self._frames + 1)
+        self._words += 1
+        self.pieces += [_PARAGRAPH, *walk.pieces, _PARAGRAPH]
+        self.hidden += walk.hidden
+
+    def _choose(self, select: Tag) -> None:
+        """Keep the option that is shown where none is marked: the first that can be chosen."""
+        pieces = [*_first_pieces(select)]
+        options = [piece for piece in pieces if isinstance(piece, Tag) and piece.name == "option"]
+        is_list = select.has_attr("multiple") or (_whole(select.get("size")) or 0) > 1
+        if is_list or len(pieces) == _REPEATED_PIECES or any(option.has_attr("selected") for option in options):
+            return
+        first = next((option for option in options if not option.has_attr("disabled")), None)
+        self._chosen |= {id(first)} if first is not None else set()
+
+    def _option(self, tag: Tag, around: _Around) -> None:
+        is_chosen = tag.has_attr("selected") or id(tag) in self._chosen
+        label = _attribute(tag, "label")
+        if not label and not _says_anything(tag):
+            return
+        if around.invisible or around.tiny:
+            self._hide(tag)
+            return
+        self.pieces.append(" [x] " if is_chosen else " [ ] ")
+        self._words += 1
+        self._ahead.append(" ")
+        if label:
+            self.pieces.append(label)
+        else:
+            self._ahead.extend((child, around) for child in reversed(tag.contents))
+
+    def _is_unused(self, tag: Tag, around: _Around) -> bool:
+        if tag.name not in _ONLY_USED or around.used:
+            return False
+        return not any(isinstance(piece, Tag) and str(piece.get("id")) in self._used for piece in _first_pieces(tag))
 
     def _inside(self, tag: Tag, around: _Around) -> Iterator[_Step]:
         """What is in an element, with what is written between."""
@@ -285,6 +395,9 @@ class _Walk:
             yield from _formula(tag, around)
             return
         children = tag.contents
+        if tag.name == "switch" and around.drawing:
+            yield from self._first_of(children, around)
+            return
         if tag.name == "li":
             yield from self._item(children, around)
             return
@@ -301,6 +414,17 @@ class _Walk:
                 any_cell = True
             else:
                 yield child, around
+
+    def _first_of(self, children: Sequence[PageElement], around: _Around) -> Iterator[_Step]:
+        """Of several forms of a part of a drawing the one that programs show; words that only others have are named."""
+        first, *others = [child for child in children if isinstance(child, Tag)] or [None]
+        if first is None:
+            return
+        yield first, around
+        words = set(_first_words(first))
+        for other in others:
+            if other is not None and not words.issuperset(_first_words(other)):
+                self._hide(other)
 
     def _item(self, children: Sequence[PageElement], around: _Around) -> Iterator[_Step]:
         first = next((child for child in children if isinstance(child, Tag)), None)
@@ -326,7 +450,7 @@ class _Walk:
         if type(element) not in _SHOWN:
             return
         text = str(element).translate(self._foreign)
-        if around.invisible or around.tiny:
+        if around.invisible or around.tiny or around.unsaid:
             self.hidden += [len(text.split())] if text.strip() else []
             return
         if around.preformatted:
@@ -339,7 +463,50 @@ class _Walk:
             self.hidden.append(words)
 
 
+_NONE = frozenset({"0", "0.0", "0%"})
+_ALONE = frozenset({"br", "input", "iframe", "option", *_PICTURES})
+
+
+def _within(tag: Tag, around: _Around) -> _Around:
+    """What the inside of an element stands in, as far as that is a drawing."""
+    if tag.name == "svg" and not around.drawing:
+        pieces = [*_first_pieces(tag)]
+        texts = sum(isinstance(piece, Tag) and piece.name in _DRAWING_TEXTS for piece in pieces)
+        is_short = texts < 2 and len(pieces) < _REPEATED_PIECES
+        return around._replace(drawing="inline" if is_short else "lines", unsaid=True)
+    if not around.drawing:
+        return around
+    if tag.name in _DRAWING_TEXTS:
+        return around._replace(unsaid=False)
+    if tag.name == "foreignobject" or tag.name in _BLOCKS or tag.name in _HEADINGS:
+        return around._replace(drawing="", unsaid=False)
+    if tag.name == "a":
+        return around._replace(drawing="inline")
+    return around._replace(used=True) if tag.name in _ONLY_USED else around
+
+
+def _is_invisible(tag: Tag, look: Look, around: _Around) -> bool:
+    if look.visible is not None:
+        return not look.visible
+    said = tag.get("visibility") if around.drawing else None
+    return around.invisible if said is None else said in {"hidden", "collapse"}
+
+
+def _attribute(tag: Tag, name: str) -> str:
+    return " ".join(str(tag.get(name, "")).translate(_FOREIGN | _FOREIGN_LABELS).split())
+
+
+def _first_words(tag: Tag) -> list[str]:
+    return " ".join(piece for piece in _first_pieces(tag) if isinstance(piece, NavigableString)).split()
+
+
 def _is_hidden(tag: Tag, look: Look) -> bool:
+    if tag.name in _NOT_SHOWN:
+        return True
+    if (tag.name == "dialog" and not tag.has_attr("open")) or tag.has_attr("popover"):
+        return look.shown is not True
+    if tag.get("display") == "none" or tag.get("opacity") in _NONE:
+        return look.shown is not True
     if tag.get("hidden", "until-found") != "until-found":
         return look.shown is not True
     if "katex-html" in (tag.get("class") or ()):
@@ -356,16 +523,12 @@ def _field(tag: Tag) -> str:
     if kind in {"checkbox", "radio"}:
         return "[x] " if tag.has_attr("checked") else "[ ] "
     shows = {"text", "number", "email", "tel", "url", "search", "date", "time", "month", "week", "datetime-local"}
-    return (
-        f" {' '.join(str(tag.get('value', '')).split()).translate(_FOREIGN | _FOREIGN_LABELS)} "
-        if kind in shows
-        else ""
-    )
+    return f" {_attribute(tag, 'value')} " if kind in shows else ""
 
 
 def _marks(tag: Tag, look: Look, around: _Around) -> tuple[str, str]:
     """The breaks and signs that an element asks for, before and behind it."""
-    before, behind = _breaks(tag, around)
+    before, behind = _drawn_breaks(tag, around) if around.drawing else _breaks(tag, around)
     struck = tag.name in _STRUCK if look.struck is None else look.struck
     height = look.height or {"sup": _RAISED, "sub": _LOWERED}.get(tag.name, "")
     height = {"super": _RAISED, "sub": _LOWERED}.get(height, height if height in _ENDS else "")
@@ -384,7 +547,21 @@ def _breaks(tag: Tag, around: _Around) -> tuple[str, str]:
     if name == "li":
         label = around.items.label(tag) if around.items else "- "
         return f"{_LINE}{_ITEM}{label}{_ITEM_END}", _LINE
+    if name == "rt" and _says_anything(tag):
+        return "(", ")"
+    if name == "optgroup" and (label := _attribute(tag, "label")):
+        return f" {label}:", " "
     return (_LINE, _LINE) if name == "tr" else ("", "")
+
+
+def _drawn_breaks(tag: Tag, around: _Around) -> tuple[str, str]:
+    """Of an element of a drawing."""
+    if tag.name in _DRAWING_TEXTS or (tag.name == "a" and around.unsaid):
+        is_line = around.drawing == "lines" and not around.cell
+        return (_LINE, _LINE) if is_line else (" ", " ")
+    # What is placed by itself begins a word, unless each letter is.
+    is_placed = tag.name == "tspan" and tag.has_attr("x") and len("".join(_first_words(tag))) > 1
+    return (" ", "") if is_placed else ("", "") if around.unsaid else _breaks(tag, around)
 
 
 _FORMULAS = {
