@@ -108,6 +108,19 @@ def test_attachments_within_a_form_of_the_message_are_read(tmp_path: Path) -> No
             "<p>We migrate on 12 May.</p>",
             ["Your program does not show pages.", "We migrate on 12 May."],
         ),
+        (
+            "Dear Ann,\nthe delivery is free of\ncharge. It is not late.",
+            "<p>Dear Ann,</p><p>the delivery is not free of charge. It is not late.</p>",
+            [
+                "Dear Ann,\nthe delivery is free of\ncharge. It is not late.",
+                "In another form of the message:\nthe delivery is not free of charge. It is not late.",
+            ],
+        ),
+        (
+            "Dear Ann,\nthe offer:\nhttps://example.com/offer *now*",
+            "<p>Dear Ann, the <b>offer:</b> <a href=https://example.com/offer>Read more</a> now</p><p>Unsubscribe</p>",
+            ["Dear Ann,\nthe offer:\nhttps://example.com/offer *now*"],
+        ),
     ],
 )
 def test_forms_of_a_message_that_say_the_same_are_read_once(

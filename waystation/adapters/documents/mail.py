@@ -6,6 +6,7 @@ form of a part that is in the text.
 
 import re
 from base64 import b64decode
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from email import errors, message_from_bytes, policy
 from email.generator import BytesGenerator
@@ -43,7 +44,15 @@ _LONGEST_STOCK = 1_000
 _WORD = proven(r"[\w^~]+")
 _ADDRESS = proven(r"(?:https?://|mailto:|cid:)[^\s)\]>]*+")
 _MOST_OTHER_WORDS = 3
-"""Words that a form may have on its own and still count as the same message."""
+"""Words that a form may have on its own and still count as the same message: then only the lines with them are read."""
+_LINK_TEXT = proven(r"\[(?:[^\[\]\n]|\[[^\[\]\n]{0,300}+\]){0,300}+\](?=\()")
+_STOCK_LINE = proven(
+    r"unsubscribe|abmelden|désabonn|view (?:it|this|in|online)|trouble (?:viewing|reading)|im browser", re.IGNORECASE
+)
+"""Written below and above letters to many, in the forms for which that is of use."""
+_LONGEST_STOCK_LINE = 150
+_MOST_OWN_LINES = 200
+"""More are another message."""
 _FIELD = proven(rb"\A([!-9;-~]++)[ \t]*+:")
 _KNOWN_FIELD = proven(
     rb"\A(?:from|to|cc|bcc|date|subject|sender|reply-to|message-id|mime-version|in-reply-to|references|received|"
@@ -247,12 +256,15 @@ class _Walk:
         texts = ["\n\n".join(form.texts).strip() for form in forms]
         usual = [text for text, part in zip(texts, parts, strict=True) if part.get_content_type() not in _SPARE_FORMS]
         kept = [text for text in (usual if any(usual) else texts) if text]
+        dropped: list[str] = []
         for text in reversed(kept[:]):
             others = [*kept]
             others.remove(text)
             if any(_says(other, text) for other in others):
                 kept = others
-        return _joined([_Contents(texts=kept), *(form._replace(texts=()) for form in forms)])
+                dropped.append(text)
+        own = [lines for text in reversed(dropped) if (lines := _own_lines(text, kept))]
+        return _joined([_Contents(texts=[*kept, *own]), *(form._replace(texts=()) for form in forms)])
 
     def _around(self, text: str | None, where: str) -> _Contents:
         """What stands outside of all parts: more parts, where one within them has the same boundary, or nothing."""
@@ -321,8 +333,36 @@ def _says(form: str, other: str) -> bool:
     return len(missing) <= max(_MOST_OTHER_WORDS, len(words) // 10)
 
 
+def _own_lines(text: str, forms: Sequence[str]) -> str:
+    """The lines of a form with words that are in no other as often; empty: there are none, beside texts of links.
+
+    A single word may turn the meaning: "not free of charge".
+    """
+    told = [[*_words(form)] for form in forms]
+    known: Counter[str] = Counter()
+    for words in told:
+        known |= Counter(words)
+    own = Counter(_words(_LINK_TEXT.sub(" ", text))) - known
+    if not own:
+        return ""
+    flat = [f" {' '.join(words)} " for words in told]
+    found: list[str] = []
+    for line in text.split("\n"):
+        words = [*_words(_LINK_TEXT.sub(" ", line))]
+        is_stock = len(line) < _LONGEST_STOCK_LINE and _STOCK_LINE.search(line)
+        if own.keys().isdisjoint(words) or is_stock:
+            continue
+        if len(found) == _MOST_OWN_LINES:
+            return text
+        # Lines end elsewhere in another form.
+        if not any(f" {' '.join(words)} " in one for one in flat):
+            found.append(line.strip())
+    return "\n".join(["In another form of the message:", *found]) if found else ""
+
+
 def _words(text: str) -> Iterator[str]:
-    return (word.strip("_") for word in _WORD.findall(_ADDRESS.sub(" ", text).casefold()))
+    found = (word.strip("_") for word in _WORD.findall(_ADDRESS.sub(" ", text).casefold()))
+    return filter(None, found)
 
 
 def _headers(message: _Part) -> list[str]:
