@@ -218,7 +218,7 @@ def mail_file(attachments: Mapping[str, bytes] = {}, inner: EmailMessage | None 
     mail["From"], mail["To"], mail["Subject"] = "Ада <ada@example.org>", "keeper@example.org", "Порт 港口"
     mail["Date"] = "Mon, 01 Jun 2026 10:00:00 +0200"
     mail.set_content(TEXT)
-    mail.add_alternative("<p>The page</p>", subtype="html")
+    mail.add_alternative(f"<p>{TEXT}</p>", subtype="html")
     for name, content in attachments.items():
         mail.add_attachment(content, maintype="application", subtype="octet-stream", filename=name)
     if inner is not None:

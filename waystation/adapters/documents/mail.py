@@ -45,7 +45,8 @@ _WORD = proven(r"[\w^~]+")
 _ADDRESS = proven(r"(?:https?://|mailto:|cid:)[^\s)\]>]*+")
 _MOST_OTHER_WORDS = 3
 """Words that a form may have on its own and still count as the same message: then only the lines with them are read."""
-_LINK_TEXT = proven(r"\[(?:[^\[\]\n]|\[[^\[\]\n]{0,300}+\]){0,300}+\](?=\()")
+_LINK_TEXT = proven(r"\[[^\[\]\n]{0,200}+(?:\[[^\[\]\n]{0,200}+\][^\[\]\n]{0,200}+){0,2}+\](?=\()")
+"""May have a picture in it."""
 _STOCK_LINE = proven(
     r"unsubscribe|abmelden|désabonn|view (?:it|this|in|online)|trouble (?:viewing|reading)|im browser", re.IGNORECASE
 )
