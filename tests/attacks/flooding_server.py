@@ -63,6 +63,13 @@ def answer(message: dict[str, object]) -> str | None:
     return json.dumps(reply | {"result": results[str(message["method"])]})
 
 
+def page(message: dict[str, object], number: int) -> str:
+    """One of a list of tools that never ends: each has one tool with a schema of 3,000 characters."""
+    schema = {"type": "object", "properties": {"a": {"enum": ["x" * 3_000]}}}
+    result = {"tools": [{"name": f"tool_{number}", "inputSchema": schema}], "nextCursor": str(number)}
+    return json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+
 def main(kind: str, many: int | None) -> None:
     lock = threading.Lock()
 
@@ -75,8 +82,12 @@ def main(kind: str, many: int | None) -> None:
         for line in unasked(kind, many):
             say(line)
 
+    pages = count()
     for line in sys.stdin:
         message = json.loads(line)
+        if kind == "pages" and message.get("method") == "tools/list":
+            say(page(message, next(pages)))
+            continue
         if message.get("method") == "tools/call":
             flooding = threading.Thread(target=flood, daemon=True)
             flooding.start()

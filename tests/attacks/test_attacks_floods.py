@@ -17,6 +17,7 @@ from pydantic import JsonValue
 
 from tests.adapters.mcp_workshop import Bench, opened
 from tests.attacks.flooding_server import answer, unasked
+from waystation.adapters.mcp import servers as servers_module
 from waystation.domain.errors import ToolServerFailed
 
 SCRIPT = Path(__file__).with_name("flooding_server.py")
@@ -58,6 +59,19 @@ def flooding(kind: str) -> Iterator[str]:
             yield from repeat("event: x\ndata: y\n\n" * 1_000)
         case _:
             yield from (f"data: {line}\n\n" for line in unasked(kind, None))
+
+
+async def test_a_list_of_tools_that_never_ends_is_left_when_it_is_too_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers_module, "LISTING_CHARACTERS", 10_000)
+    entry: JsonValue = {"command": sys.executable, "args": [str(SCRIPT), "pages"], "timeout": 120}
+    async with aclosing(opened(tmp_path, mill=entry)) as servers:
+        offered = await servers.tools()
+    assert [spec.tool for spec in offered.tools] == ["tool_0", "tool_1", "tool_2", "tool_3"]
+    assert [one.reason for one in offered.hidden] == [
+        "the tool server mill tells more than 10,000 characters of its tools; the rest was not asked for"
+    ]
 
 
 @asynccontextmanager

@@ -6,13 +6,14 @@ What a tool returned as text of a bounded size: what is no text becomes a line t
 """
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain
 from time import monotonic
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from jsonschema import Draft202012Validator, SchemaError
 from mcp import Client, MCPError
@@ -61,6 +62,8 @@ SCHEMA_CHARACTERS = 16_000
 """As JSON: about 4,000 tokens, twice of what all tools together should have."""
 SERVER_SCHEMA_CHARACTERS = 400_000
 """Of all tools of a server, those that are not allowed, too: what is checked takes time."""
+LISTING_CHARACTERS = 4 * 1024 * 1024
+"""As JSON, of all that a server tells of its tools, page by page. A page is one message, and so has its bound, too."""
 MOST_LISTED = 100
 """Items of a list in a schema that are not all words or all numbers."""
 ARGUMENT_CHARACTERS = 500
@@ -87,8 +90,12 @@ class _Checks(Protocol):
 _check_schema: _Checks = Draft202012Validator.check_schema
 
 
-def offered(server: Server, tools: Sequence[Tool]) -> tuple[list[ForeignToolSpec], list[HiddenTool]]:
-    """What agents may be shown, each still under the name that its server gave it, and what not."""
+def offered(
+    server: Server, tools: Sequence[Tool], *, is_cut: bool = False
+) -> tuple[list[ForeignToolSpec], list[HiddenTool]]:
+    """What agents may be shown, each still under the name that its server gave it, and what not. `is_cut`: the server
+    had more to tell of its tools than was asked for.
+    """
     specs: list[ForeignToolSpec] = []
     hidden: list[HiddenTool] = []
     room = SERVER_SCHEMA_CHARACTERS
@@ -105,6 +112,12 @@ def offered(server: Server, tools: Sequence[Tool]) -> tuple[list[ForeignToolSpec
             specs.append(_spec(server, tool))
     if len(tools) > MOST_TOOLS:
         reason = f"the server has more than {MOST_TOOLS} tools; the rest is left out"
+        hidden.append(HiddenTool(server=server.name, tool="", reason=reason))
+    elif is_cut:
+        reason = (
+            f"the tool server {server.name} tells more than {LISTING_CHARACTERS:,} characters of its tools; "
+            "the rest was not asked for"
+        )
         hidden.append(HiddenTool(server=server.name, tool="", reason=reason))
     return specs, hidden
 
@@ -303,7 +316,8 @@ FRESH_S = 2.0
 
 @dataclass(frozen=True)
 class _Listing:
-    told: Sequence[Tool] = ()
+    told: str = ""
+    """The hash of what the server told; empty if that cannot be written. The tools themselves may be large."""
     specs: Sequence[ForeignToolSpec] = ()
     hidden: Sequence[HiddenTool] = ()
     told_on: int = 0
@@ -398,12 +412,12 @@ class McpServers:
         return replace(before, hidden=missed, told_on=session.opened, true_until=0.0, again_at=monotonic() + AGAIN_S)
 
     async def _told(self, session: Session, client: Client, before: _Listing) -> _Listing:
-        tools = await _all_tools(client)
+        tools, told, is_cut = await _all_tools(client)
         until = monotonic() + self._fresh_s
-        if before.specs and tools == before.told:
+        if before.specs and told and told == before.told:
             return replace(before, told_on=session.opened, true_until=until, again_at=until)
-        specs, hidden = await asyncio.to_thread(offered, session.server, tools)
-        return _Listing(tools, specs, hidden, session.opened, until, until)
+        specs, hidden = await asyncio.to_thread(offered, session.server, tools, is_cut=is_cut)
+        return _Listing(told, specs, hidden, session.opened, until, until)
 
 
 _NOT_THERE = "the config file of the worker has no tool server of that name"
@@ -419,11 +433,35 @@ async def _called(client: Client, tool: str, arguments: dict[str, JsonValue]) ->
     return await client.session.send_request(request, CallToolResult)
 
 
-async def _all_tools(client: Client) -> list[Tool]:
-    """Page by page, until there are more than are taken: some servers never end."""
+class _Tools(NamedTuple):
+    found: Sequence[Tool]
+    told: str
+    """See `_Listing`."""
+    is_cut: bool
+    """Whether the server had more to tell than is taken."""
+
+
+async def _all_tools(client: Client) -> _Tools:
+    """Page by page, until there are more than are taken, or they are too large together: some servers never end."""
+    found: list[Tool] = []
+    size, digest, is_known = 0, hashlib.sha256(), True
     page = await client.list_tools()
-    found = list(page.tools)
-    while page.next_cursor is not None and page.tools and len(found) <= MOST_TOOLS:
-        page = await client.list_tools(cursor=page.next_cursor)
+    while True:
         found.extend(page.tools)
-    return found
+        written = await asyncio.to_thread(_written, page.tools)
+        # What cannot be written is counted as the longest message that may have brought it.
+        size += MESSAGE_BYTES if written is None else len(written)
+        is_known = is_known and written is not None
+        digest.update(written or b"")
+        ends = page.next_cursor is None or not page.tools or len(found) > MOST_TOOLS
+        if ends or size > LISTING_CHARACTERS:
+            return _Tools(found, digest.hexdigest() if is_known else "", is_cut=not ends)
+        page = await client.list_tools(cursor=page.next_cursor)
+
+
+def _written(tools: Sequence[Tool]) -> bytes | None:
+    """As JSON, in ASCII; None where that is not possible, of numbers with thousands of digits for example."""
+    try:
+        return json.dumps(list(tools), default=dict).encode()
+    except (TypeError, ValueError, RecursionError):
+        return None
