@@ -5,7 +5,7 @@ import logging
 import sys
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from pydantic import JsonValue
 from tests.adapters.mcp_workshop import SCRIPT, Bench, opened
 from tests.ports import free_port
 from tests.web_site import Answer, running_site
+from waystation.adapters.mcp import session as session_module
 from waystation.domain.errors import ToolServerFailed
 
 
@@ -98,7 +99,7 @@ async def answering(answer: Answer) -> AsyncGenerator[JsonValue]:
     """A server on loopback that answers so; its entry in a config file."""
 
     async def posted(request: web.Request) -> web.StreamResponse:
-        return await answer(request) if request.method == "POST" else web.Response(status=405)
+        return await answer(request) if request.method in {"POST", "DELETE"} else web.Response(status=405)
 
     async with running_site({"/mcp": posted}) as site:
         yield {"url": site.url("/mcp"), "timeout": 20}
@@ -133,13 +134,21 @@ async def test_a_packed_answer_is_not_unpacked(tmp_path: Path) -> None:
     assert hidden.reason == "the tool server web cannot be reached: its answer cannot be unpacked"
 
 
+async def refused(_: web.Request) -> web.StreamResponse:
+    return web.Response(status=405)
+
+
 class OldServer:
     """A server of the protocol before 2026: it knows its clients by a session, and may forget them."""
 
-    def __init__(self) -> None:
+    def __init__(self, ended: Answer | None = None) -> None:
         self.sessions: list[str] = []
+        self.ended = ended or refused
+        """How it answers when a session is ended."""
 
-    async def answer(self, request: web.Request) -> web.Response:
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if request.method == "DELETE":
+            return await self.ended(request)
         asked = await request.json()
         headers: dict[str, str] = {}
         said: dict[str, JsonValue]
@@ -172,6 +181,48 @@ async def test_a_server_that_has_forgotten_the_session_is_greeted_anew(tmp_path:
         with pytest.raises(ToolServerFailed, match=r"^the connection to the tool server web broke: "):
             await bench.call("greet")
         assert (await bench.call("greet")).text == "hello"
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+async def test_what_answers_the_end_of_a_session_is_not_read(kind: str, tmp_path: Path) -> None:
+    sent = 0
+
+    async def flood(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        response = web.StreamResponse(headers={"Content-Type": kind})
+        await response.prepare(request)
+        with suppress(ConnectionError):
+            for _ in range(100):
+                await response.write(b"x" * 1024 * 1024)
+                sent += 1
+        return response
+
+    async with answering(OldServer(flood).answer) as entry, aclosing(opened(tmp_path, web=entry)) as servers:
+        assert (await Bench(servers).call("greet")).text == "hello"
+        await servers.aclose()
+        assert sent < 50
+
+
+@pytest.mark.parametrize("bound", ["GOODBYE_S", "CLOSING_S"])
+async def test_a_server_that_does_not_answer_the_end_of_its_session_is_not_waited_for(
+    bound: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "GOODBYE_S", 100_000.0)
+    monkeypatch.setattr(session_module, "CLOSING_S", 100_000.0)
+    monkeypatch.setattr(session_module, bound, 0.1)
+    asked, let_go = asyncio.Event(), asyncio.Event()
+
+    async def hang(_: web.Request) -> web.StreamResponse:
+        asked.set()
+        await let_go.wait()
+        return web.Response()
+
+    async with answering(OldServer(hang).answer) as entry, aclosing(opened(tmp_path, web=entry)) as servers:
+        assert (await Bench(servers).call("greet")).text == "hello"
+        async with asyncio.timeout(60):
+            await servers.aclose()
+        assert asked.is_set()
+        let_go.set()
 
 
 async def test_addresses_and_headers_are_in_no_log_and_no_error(

@@ -32,14 +32,17 @@ KINDS: dict[str, dict[str, object]] = {
     "large": {"method": "notifications/message", "params": {"level": "info", "data": LARGE}},
     "nonsense": {"jsonrpc": "1.0"},
 }
+LIST = f"[{','.join(['{}'] * 300_000)}]"
+JUNK = {"blank": "", "list": LIST, "object": f'{{"a":{LIST}}}', "words": LARGE}
+"""Lines that are no message."""
 TOOL = {"name": "echo", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
 
 
 def unasked(kind: str, many: int | None) -> Iterator[str]:
     """So many messages of the kind; without end where none are said."""
     for number in count() if many is None else range(many):
-        if kind == "blank":
-            yield ""
+        if kind in JUNK:
+            yield JUNK[kind]
         else:
             yield json.dumps({"jsonrpc": "2.0"} | KINDS[kind]).replace('"{}"', f'"of the server {number}"')
 

@@ -9,15 +9,18 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, asynccontextmanager
 from itertools import repeat
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 from aiohttp import web
+from mcp.types import JSONRPCMessage
 from pydantic import JsonValue
 
-from tests.adapters.mcp_workshop import Bench, opened
-from tests.attacks.flooding_server import answer, unasked
+from tests.adapters.mcp_workshop import Bench, opened, workshop
+from tests.attacks.flooding_server import JUNK, LARGE, answer, unasked
 from waystation.adapters.mcp import servers as servers_module
+from waystation.adapters.mcp import session as session_module
 from waystation.domain.errors import ToolServerFailed
 
 SCRIPT = Path(__file__).with_name("flooding_server.py")
@@ -43,6 +46,39 @@ async def test_a_program_that_floods_is_ended_with_a_clear_error(kind: str, tmp_
         assert resident() - before < MOST_GROWTH
 
 
+@pytest.mark.parametrize(("kind", "most"), [("object", 3), ("list", 0), ("words", 0)])
+async def test_lines_that_are_no_message_count_by_their_size_before_they_are_read(
+    kind: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = 0
+    validate = session_module.jsonrpc_message_adapter.validate_json
+
+    def counted(line: str, *, by_name: bool) -> JSONRPCMessage:
+        nonlocal read
+        read += line == JUNK[kind] + "\n"
+        return validate(line, by_name=by_name)
+
+    monkeypatch.setattr(session_module, "jsonrpc_message_adapter", SimpleNamespace(validate_json=counted))
+    monkeypatch.setattr(session_module, "ASKED_BYTES_AT_ONCE", 3_500_000)
+    monkeypatch.setattr(session_module, "ASKED_BYTES_A_SECOND", 0.0)
+    entry: JsonValue = {"command": sys.executable, "args": [str(SCRIPT), kind], "timeout": 120}
+    async with aclosing(opened(tmp_path, mill=entry)) as servers:
+        with pytest.raises(ToolServerFailed, match="it sent too many bytes in messages that answer no call"):
+            await Bench(servers).call("echo")
+    assert read == most
+
+
+async def test_answers_to_calls_count_for_nothing_however_large_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "ASKED_BYTES_AT_ONCE", 100_000)
+    monkeypatch.setattr(session_module, "ASKED_BYTES_A_SECOND", 0.0)
+    async with aclosing(opened(tmp_path, shop=workshop())) as servers:
+        bench = Bench(servers)
+        said = [await bench.call("echo", words="x" * 30_000) for _ in range(5)]
+    assert [one.text[:10] for one in said] == ["x" * 10] * 5
+
+
 @pytest.mark.parametrize(("kind", "many"), [("ping", 50), ("elicitation", 20), ("progress", 500), ("errors", 50)])
 async def test_a_talkative_program_is_borne(kind: str, many: int, tmp_path: Path) -> None:
     entry: JsonValue = {"command": sys.executable, "args": [str(SCRIPT), kind, str(many)], "timeout": 120}
@@ -57,6 +93,8 @@ def flooding(kind: str) -> Iterator[str]:
             yield from repeat(": x\n" * 1_000)
         case "other events":
             yield from repeat("event: x\ndata: y\n\n" * 1_000)
+        case "long comments":
+            yield from repeat(f": {LARGE}\n")
         case _:
             yield from (f"data: {line}\n\n" for line in unasked(kind, None))
 
@@ -124,6 +162,8 @@ async def served(kind: str, place: str) -> AsyncGenerator[str]:
         ("answers", "stream"),
         ("large", "stream"),
         ("comments", "stream"),
+        ("long comments", "stream"),
+        ("long comments", "answer"),
     ],
 )
 async def test_a_server_that_floods_over_http_is_ended_with_a_clear_error(

@@ -9,23 +9,24 @@ import asyncio
 import logging
 import os
 import shutil
+import signal
 import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import Self
+from typing import Any, Protocol, Self
 
 import anyio
 import httpx2
 from mcp import Client, MCPError
 
 # The SDK takes transports of one's own, and has their types nowhere else.
-from mcp.client._transport import ReadStream, TransportStreams, WriteStream
-from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS, StdioServerParameters, stdio_client
+from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp.types import (
@@ -38,6 +39,7 @@ from mcp.types import (
     JSONRPCError,
     JSONRPCRequest,
     JSONRPCResponse,
+    jsonrpc_message_adapter,
 )
 from pydantic import ValidationError
 
@@ -54,8 +56,9 @@ REQUESTS_AT_ONCE, REQUESTS_A_SECOND = 100, 5.0
 """Requests of a server: so many at once, and so many more in each second. We offer nothing but a sign of life."""
 ASKED_AT_ONCE, ASKED_A_SECOND = 1_000, 50.0
 """Its messages that answer no call, requests among them. One that logs every step stays far below."""
-ASKED_BYTES_AT_ONCE, ASKED_BYTES_A_SECOND = 16 * 1024 * 1024, 1024.0 * 1024
-"""Of those messages together."""
+ASKED_BYTES_AT_ONCE, ASKED_BYTES_A_SECOND = 16 * 1024 * 1024, 128.0 * 1024
+"""Of those messages together, counted as they come, before anybody reads what they say. Over HTTP an answer to a call
+has room for one message of its own beside them. Reading a megabyte of empty lists takes about half a second."""
 LINES_AT_ONCE, LINES_A_SECOND = 20_000, 1_000.0
 """Lines of its streams over HTTP, comments and empty ones, too. A message has about three."""
 GETS_AT_ONCE, GETS_A_SECOND = 30, 1.0
@@ -76,6 +79,10 @@ class Bucket:
         self._since = now
         return self._left >= 0
 
+    def give_back(self, count: int) -> None:
+        """What was taken by mistake."""
+        self._left += count
+
 
 class ServerTraffic:
     """What one server sends over one connection that answers no call of ours. The SDK holds each of its requests until
@@ -92,15 +99,27 @@ class ServerTraffic:
         self._bytes = Bucket(ASKED_BYTES_AT_ONCE, ASKED_BYTES_A_SECOND)
         self._lines = Bucket(LINES_AT_ONCE, LINES_A_SECOND)
         self._gets = Bucket(GETS_AT_ONCE, GETS_A_SECOND)
+        self._unread = 0
+
+    def count_line(self, size: int) -> None:
+        """A line of a program that is about to be read, so many bytes long. Raises Flooded."""
+        self._unread = size
+        self.count_bytes(size)
+
+    def count_answer(self) -> None:
+        """The line that was counted last answers a call: its bytes count for nothing."""
+        self._bytes.give_back(self._unread)
+        self._unread = 0
+
+    def count_bytes(self, size: int) -> None:
+        """Of what answers no call, as far as it is known yet. Raises Flooded."""
+        self._count(self._bytes, size, "bytes in messages that answer no call")
 
     def count_message(self, item: SessionMessage | Exception) -> None:
         """One that answers no call. Raises Flooded."""
         self._count(self._asked, 1, "messages that answer no call")
-        if isinstance(item, SessionMessage):
-            if isinstance(item.message, JSONRPCRequest):
-                self._count(self._requests, 1, "requests")
-            size = len(item.message.model_dump_json(exclude_unset=True))
-            self._count(self._bytes, size, "bytes in messages that answer no call")
+        if isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCRequest):
+            self._count(self._requests, 1, "requests")
 
     def count_lines(self, count: int) -> None:
         """Of a stream over HTTP. Raises Flooded."""
@@ -117,13 +136,37 @@ class ServerTraffic:
             raise Flooded(f"a tool server sends too many {what}")
 
 
+class Incoming(Protocol):
+    """What comes from a server."""
+
+    async def receive(self) -> SessionMessage | Exception:
+        """The next message, or why it is none. Raises Flooded, and anyio's EndOfStream and its like at the end."""
+        ...
+
+    async def aclose(self) -> None:
+        """Read no more."""
+        ...
+
+
+class Outgoing(Protocol):
+    """What goes to a server."""
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Send it, and wait while the server reads nothing. Raises anyio's ClosedResourceError and its like."""
+        ...
+
+    async def aclose(self) -> None:
+        """Send no more."""
+        ...
+
+
 @dataclass
 class CallsOnly:
     """A `ReadStream` of the SDK that has answers to our calls alone. Requests of the server are answered here, one
     after another, so that one that does not read has to wait; nothing that it could notify us of is used.
     """
 
-    stream: ReadStream[SessionMessage | Exception]
+    stream: Incoming
     calls: "Calls"
     traffic: ServerTraffic
 
@@ -133,6 +176,7 @@ class CallsOnly:
             while True:
                 item = await self.stream.receive()
                 if isinstance(item, SessionMessage) and self.calls.is_answer(item):
+                    self.traffic.count_answer()
                     return item
                 self.traffic.count_message(item)
                 if isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCRequest):
@@ -177,7 +221,7 @@ def _answer_to(request: JSONRPCRequest) -> JSONRPCResponse | JSONRPCError:
 class Calls:
     """A `WriteStream` of the SDK that remembers which calls wait for an answer."""
 
-    stream: WriteStream[SessionMessage]
+    stream: Outgoing
     _waiting: set[str] = field(default_factory=set)
 
     def is_answer(self, item: SessionMessage) -> bool:
@@ -212,10 +256,18 @@ MESSAGE_BYTES = 4 * 1024 * 1024
 TOO_LONG_WORDS = "longer than a message may be"
 """By which an answer over HTTP is known for that: the SDK keeps only the words of an error."""
 _CONNECT_S = 10.0
+GOODBYE_S = 5.0
+"""A server over HTTP that is told that its session ends has so long to say that it heard."""
+CLOSING_S = 15.0
+"""A connection is closed within this, or let go. Ending a program takes up to half of it."""
 _INHERITED = ("PATH", "HOME", "LANG")
 """All that a server sees of the worker's environment beside what its entry says: the rest holds keys."""
-ADDED = (*DEFAULT_INHERITED_ENV_VARS, "LC_CTYPE")
-"""What the SDK and Python add to that by themselves; the keeper takes it out again."""
+ADDED = "LC_CTYPE"
+"""What Python adds to that by itself; the keeper takes it out again."""
+_ENDING_S = keeper.GRACE_S + keeper.SEARCH_S + 1.0
+"""The keeper ends by itself within this, with all that the server started."""
+_LOOK_S = 0.01
+"""How often it is looked whether it has ended. Its own end is awaited otherwise, but only behind all that it said."""
 
 
 @asynccontextmanager
@@ -226,7 +278,9 @@ async def connected(server: Server, traffic: ServerTraffic) -> AsyncGenerator[Tr
     """
     match server.place:
         case Program():
-            transport: AbstractAsyncContextManager[TransportStreams] = _started(server.name, server.place)
+            transport: AbstractAsyncContextManager[tuple[Incoming, Outgoing]] = _started(
+                server.name, server.place, traffic
+            )
         case Address():
             transport = _spoken_to(server.place, traffic)
     async with transport as (incoming, outgoing):
@@ -235,34 +289,105 @@ async def connected(server: Server, traffic: ServerTraffic) -> AsyncGenerator[Tr
 
 
 @asynccontextmanager
-async def _started(name: str, program: Program) -> AsyncGenerator[TransportStreams]:
+async def _started(name: str, program: Program, traffic: ServerTraffic) -> AsyncGenerator[tuple[Incoming, Outgoing]]:
+    """Its streams. Not by the SDK's `stdio_client`, which parses every line before anybody could count it."""
     environment = {one: os.environ[one] for one in _INHERITED if one in os.environ} | program.environment
     found = shutil.which(program.command, path=environment.get("PATH"))
     if found is None:
         raise ToolServerFailed(f"the program of the tool server {name} is not there, or may not be run")
     if program.folder is not None and not program.folder.is_dir():
         raise ToolServerFailed(f"the folder (cwd) of the tool server {name} is not there")
-    left_out = ",".join(name for name in ADDED if name not in environment)
-    started = StdioServerParameters(
-        command=sys.executable,
-        args=["-I", "-S", str(Path(keeper.__file__)), str(MESSAGE_BYTES), left_out, found, *program.arguments],
+    left_out = "" if ADDED in environment else ADDED
+    kept = [str(MESSAGE_BYTES), left_out, found, *program.arguments]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-S", str(Path(keeper.__file__)), *kept),
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=DEVNULL,
         env=environment,
         cwd=program.folder,
-        encoding_error_handler="replace",
+        start_new_session=True,
+        limit=MESSAGE_BYTES + 1,
     )
-    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:  # noqa: ASYNC230  the null device
-        async with stdio_client(started, errlog=nowhere) as streams:
-            yield streams
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        yield _Lines(process.stdout, traffic), _Written(process.stdin)
+    finally:
+        # A server that was started ends also where whoever used it was cancelled.
+        with anyio.CancelScope(shield=True):
+            await _end(process, process.stdin, process.stdout)
+
+
+async def _end(process: Process, into: asyncio.StreamWriter, out: asyncio.StreamReader) -> None:
+    """Let the keeper see that nobody speaks to it any more, and end it where that is not enough."""
+    into.close()
+    try:
+        async with asyncio.timeout(_ENDING_S):
+            while process.returncode is None:  # noqa: ASYNC110  nothing tells it
+                await asyncio.sleep(_LOOK_S)
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    # What it still said: the pipe is closed behind it.
+    with suppress(OSError):
+        while await out.read(keeper.CHUNK):
+            pass
+    await process.wait()
+
+
+class _Lines:
+    """An `Incoming` of lines, each counted before it is read."""
+
+    def __init__(self, stream: asyncio.StreamReader, traffic: ServerTraffic) -> None:
+        self._stream, self._traffic = stream, traffic
+
+    async def receive(self) -> SessionMessage | Exception:
+        try:
+            line = await self._stream.readuntil()
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
+            raise anyio.EndOfStream from None
+        self._traffic.count_line(len(line))
+        if not line.lstrip().startswith(b"{"):
+            return ValueError("no object")  # and not looked into: a list of a million objects takes a second
+        try:
+            return SessionMessage(jsonrpc_message_adapter.validate_json(line.decode(errors="replace"), by_name=False))
+        except ValueError as error:
+            return error
+
+    async def aclose(self) -> None:
+        """Nothing: whoever started the program closes its streams."""
+
+
+class _Written:
+    """An `Outgoing` of lines."""
+
+    def __init__(self, stream: asyncio.StreamWriter) -> None:
+        self._stream, self._sending = stream, asyncio.Lock()
+
+    async def send(self, item: SessionMessage, /) -> None:
+        line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode(errors="replace") + b"\n"
+        async with self._sending:
+            if self._stream.is_closing():
+                raise anyio.ClosedResourceError
+            try:
+                self._stream.write(line)
+                await self._stream.drain()
+            except ConnectionError:
+                raise anyio.BrokenResourceError from None
+
+    async def aclose(self) -> None:
+        self._stream.close()
 
 
 @asynccontextmanager
-async def _spoken_to(address: Address, traffic: ServerTraffic) -> AsyncGenerator[TransportStreams]:
+async def _spoken_to(address: Address, traffic: ServerTraffic) -> AsyncGenerator[tuple[Incoming, Outgoing]]:
     logger = logging.getLogger("httpx2")
     hides = _Hides(address.url)
     logger.addFilter(hides)
     try:
         async with (
-            httpx2.AsyncClient(
+            _HttpClient(
                 headers=address.headers | {"Accept-Encoding": "identity"},
                 timeout=httpx2.Timeout(None, connect=_CONNECT_S),
                 event_hooks={"request": [partial(_counted, traffic)], "response": [partial(_bounded, traffic)]},
@@ -292,8 +417,25 @@ async def _counted(traffic: ServerTraffic, request: httpx2.Request) -> None:
         traffic.count_get()
 
 
+class _HttpClient(httpx2.AsyncClient):
+    """Waits for an answer as long as a call may take, which somebody else ends; not for one that nobody waits for."""
+
+    async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
+        """See base class. What answers the end of a session is not read, since only its status says anything.
+
+        Raises TimeoutError: the session was not ended in time.
+        """
+        if request.method != "DELETE":
+            return await super().send(request, stream=stream, **options)
+        async with asyncio.timeout(GOODBYE_S):
+            response = await super().send(request, stream=True, **options)
+            await response.aclose()
+        return httpx2.Response(response.status_code, request=request)
+
+
 async def _bounded(traffic: ServerTraffic, response: httpx2.Response) -> None:
-    """Let no more of an answer in than a message may have. The SDK bounds the events of a stream itself.
+    """Let no more of an answer in than a message may have; of a stream of events no more than that, and what may be
+    sent that answers no call. The SDK bounds each event and each line of it.
 
     What is compressed says nothing of its size, and was not asked for.
     """
@@ -302,8 +444,11 @@ async def _bounded(traffic: ServerTraffic, response: httpx2.Response) -> None:
     assert isinstance(response.stream, httpx2.AsyncByteStream)  # the client is an asynchronous one
     # The SDK takes its kind of a stream without regard to case, and by what stands before the first `;`.
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    is_stream = kind == "text/event-stream"
-    response.stream = _CountedStream(response.stream, traffic) if is_stream else _BoundedStream(response.stream)
+    if kind != "text/event-stream" or not response.is_success:
+        response.stream = _BoundedStream(response.stream)
+        return
+    room = MESSAGE_BYTES if response.request.method == "POST" else 0
+    response.stream = _CountedStream(response.stream, traffic, room)
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
@@ -323,12 +468,17 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
 
 class _CountedStream(httpx2.AsyncByteStream):
-    def __init__(self, stream: httpx2.AsyncByteStream, traffic: ServerTraffic) -> None:
-        self._stream, self._traffic = stream, traffic
+    """Events. `room`: so many bytes may be an answer that was asked for; what comes beyond them counts as unasked."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, traffic: ServerTraffic, room: int) -> None:
+        self._stream, self._traffic, self._room = stream, traffic, room
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for chunk in self._stream:
             self._traffic.count_lines(chunk.count(b"\n") + chunk.count(b"\r"))
+            unasked = max(0, len(chunk) - self._room)
+            self._room -= len(chunk) - unasked
+            self._traffic.count_bytes(unasked)
             yield chunk
 
     async def aclose(self) -> None:
@@ -370,8 +520,9 @@ class Link:
             if not self._opened.done():
                 self._holder.cancel()
         if not self._opened.done():
-            await asyncio.wait({self._holder})
-            error = None if self._holder.cancelled() else self._holder.exception()
+            await asyncio.wait({self._holder}, timeout=CLOSING_S)
+            was_cancelled = self._holder.cancelled() or not self._holder.done()
+            error = None if was_cancelled else self._holder.exception()
             raise ToolServerFailed(_excess(self._server, self.traffic) or _why(self._server, error))
 
     @property
@@ -400,9 +551,11 @@ class Link:
         self._close_if_idle()
 
     async def aclose(self) -> None:
-        """Close it now, and wait until a server that was started here has ended."""
+        """Close it now, and wait until a server that was started here has ended; not for ever."""
         self._close.set()
-        await asyncio.wait({self._holder})
+        await asyncio.wait({self._holder}, timeout=CLOSING_S)
+        if self._holder.cancel():
+            await asyncio.wait({self._holder}, timeout=CLOSING_S)
 
     def _close_if_idle(self) -> None:
         if self._unwanted and not self._calls:
@@ -469,8 +622,8 @@ class Session:
 
     async def aclose(self) -> None:
         """Close every connection."""
-        for link in (*self._former, *([self._link] if self._link else [])):
-            await link.aclose()
+        links = (*self._former, *([self._link] if self._link else []))
+        await asyncio.gather(*(link.aclose() for link in links))
         self._link = None
 
     async def _usable(self) -> Link:
