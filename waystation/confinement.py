@@ -86,7 +86,7 @@ def main() -> None:
     """Confine this process, then answer until the parent is gone."""
     module, number, bounds = sys.argv[1:]
     with socket.socket(fileno=int(number)) as line:
-        _bound(Bounds(**json.loads(bounds)))
+        apply_bounds(Bounds(**json.loads(bounds)))
         service: Service = importlib.import_module(module)  # pyright: ignore[reportAssignmentType]
         service.prepare()
         held = confine()
@@ -127,7 +127,7 @@ def _received(line: socket.socket, count: int) -> bytes:
     return bytes(message)
 
 
-def _bound(bounds: Bounds) -> None:
+def apply_bounds(bounds: Bounds) -> None:
     """Limits that hold while it loads, too. Ends this process where the parent is gone already."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its work in order, and then this process
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold documents

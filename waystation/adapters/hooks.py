@@ -20,6 +20,7 @@ import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from importlib.util import find_spec
@@ -28,6 +29,9 @@ from pathlib import Path
 import httpx2
 from pydantic import JsonValue, SecretStr
 
+from waystation.adapters.messenger import Letter, service_at
+from waystation.children import NOWHERE, environment, python
+from waystation.confinement import Bounds
 from waystation.domain import notices
 from waystation.domain.compaction.outcome import CompactionEvent
 from waystation.domain.errors import BadInput, HookFailed, WebhookRefused, WebhookUnavailable
@@ -180,6 +184,12 @@ MESSAGE_PATIENCE_S = 60.0
 """Until a service says whether it took a message. Mail servers look at one before they say so (RFC 5321, 4.5.3.2)."""
 REMEMBERED = 1_000
 """Notices whose fate is open: none is told twice by this process."""
+MESSAGE_ENDS_S = 600.0
+"""Then a service that still answers is left, and has taken nothing: ten steps of a mail server that takes its time."""
+MESSAGE_BYTES = 512 * 1024 * 1024
+"""Of address space, of the process that sends: some 80 MB before it is answered."""
+MESSENGER_SEES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+"""Of the environment, beside what every child does; the first four also in small letters."""
 TALKATIVE = ("apprise", "urllib3.connectionpool", "requests_oauthlib.oauth1_auth", "requests_oauthlib.oauth2_session")
 """Loggers that name whole addresses, or quote what was answered."""
 
@@ -198,7 +208,8 @@ class Messages:
     """A `Notifier` behind one address of Apprise's, like `mailto://…`, `slack://…`, `msteams://…` or `ntfy://…`.
 
     Redirects are not followed: a notice that is answered by one was not taken. A message whose fate is not known yet is
-    not sent again: the next attempt of its notices waits for it.
+    not sent again: the next attempt of its notices waits for it. Each is sent by a process of its own
+    (`waystation.adapters.messenger`), which ends with the worker.
     """
 
     def __init__(
@@ -208,30 +219,26 @@ class Messages:
         inbox: str | None = None,
         gather_s: float = GATHER_S,
         patience_s: float = MESSAGE_PATIENCE_S,
+        ends_s: float = MESSAGE_ENDS_S,
+        memory: int = MESSAGE_BYTES,
     ) -> None:
         """`number`: its place in the setting, from 1; `inbox`: where requests are answered; `patience_s`: for an
-        attempt, and for each step of the service's.
+        attempt, and for each step of the service's; `ends_s`: for all of them; `memory`: bytes of address space of the
+        process that sends.
 
         Raises BadInput: Apprise is not installed, or does not know such an address.
         """
         if find_spec("apprise") is None:
             raise BadInput("WAYSTATION_NOTIFY needs the package apprise: `pip install 'waystation[notices]'`")
-        import apprise  # noqa: PLC0415 - of an extra
-
         for logger in TALKATIVE:
             logging.getLogger(logger).addFilter(_say_nothing)
-        self._to = apprise.Apprise(asset=apprise.AppriseAsset(app_id="Waystation", http_redirects=False))
         written = address.get_secret_value()
-        if not self._to.add(written):  # pyright: ignore[reportUnknownMemberType]: it takes more than one
+        if service_at(written, patience_s) is None:
             raise BadInput(
                 f"address {number} of WAYSTATION_NOTIFY is none that Apprise knows: see "
                 "https://github.com/caronc/apprise/wiki; it is not shown, since it may hold a secret"
             )
-        for service in self._to:
-            # An address may ask for them: who is told would then say who else is.
-            service.redirects = False
-            # Apprise's own are 4 and 15 s. For mail the first is that of every step.
-            service.socket_connect_timeout = service.socket_read_timeout = patience_s
+        self._address, self._ends_s, self._memory = address, ends_s, memory
         self.name = f"address {number} of WAYSTATION_NOTIFY ({written.partition('://')[0]})"
         """For messages: without the secret."""
         self._inbox, self._gather_s, self._patience_s = inbox, gather_s, patience_s
@@ -273,13 +280,46 @@ class Messages:
         await asyncio.sleep(self._gather_s)
         self._together = _Together()
         title, body = notices.gathered(tuple(together.notices.values()), self._inbox)
-        return bool(await self._to.async_notify(body=body, title=title, body_format="text"))
+        return await self._sent(Letter(self._address.get_secret_value(), title, body, self._patience_s))
+
+    async def _sent(self, letter: Letter) -> bool:
+        """Whether the service took it, as far as it has said so in time."""
+        bounds = json.dumps(asdict(Bounds(os.getpid(), self._memory)))
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *python(_MESSENGER, bounds),
+                stdin=PIPE,
+                stdout=DEVNULL,
+                stderr=DEVNULL,
+                cwd=NOWHERE,
+                env=environment() | _seen_by_messenger(),
+                start_new_session=True,
+            )
+        except OSError:
+            return False
+        try:
+            async with asyncio.timeout(self._ends_s):
+                await process.communicate(json.dumps(letter._asdict()).encode())
+        except TimeoutError:
+            return False
+        finally:
+            await _end(process)
+        return process.returncode == 0
 
     async def aclose(self) -> None:
         """What still waits is told by the attempt after this one, perhaps of another worker."""
-        for together in (self._together, *self._told.values()):
-            if together.sending is not None:
-                together.sending.cancel()
+        sending = {one.sending for one in (self._together, *self._told.values()) if one.sending is not None}
+        for one in sending:
+            one.cancel()
+        await asyncio.gather(*sending, return_exceptions=True)
+
+
+_MESSENGER = "waystation.adapters.messenger"
+
+
+def _seen_by_messenger() -> dict[str, str]:
+    names = {*MESSENGER_SEES, *(name.lower() for name in MESSENGER_SEES if name.endswith("_PROXY"))}
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def _say_nothing(_: logging.LogRecord) -> bool:
