@@ -34,7 +34,7 @@ from waystation.domain.task import (
     TaskRow,
 )
 from waystation.domain.transcript import ToolUse
-from waystation.serve.app import LetIn, application
+from waystation.serve.app import BATCH, UNUSABLE_ID, LetIn, application
 from waystation.serve.assistants import Assistant, GivenDocument, Handing
 from waystation.serve.mcp import AssistantServer
 from waystation.serve.mcp_tasks import status_text
@@ -46,6 +46,7 @@ from workers.memory import MemoryReader
 OWN, OTHER = "mcp-assistant", "private"
 SECRET = "the bridge is closed"
 MAIL = "ada@example.com"
+MCP_HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 TEXT = {"name": "a.md", "text": "# A"}
 
 
@@ -407,6 +408,33 @@ async def test_over_http_it_needs_the_token_and_comes_from_no_other_page(setting
         page = await asking.post("/mcp", json=body, headers={**BEARER, "Origin": "https://evil.example"})
         rebound = await asking.post("/mcp", json=body, headers={**BEARER, "Host": "evil.example"})
     assert [one.status_code for one in (bare, wrong, page, rebound)] == [401, 401, 403, 421]
+
+
+@pytest.mark.parametrize("given", ["1.5", "NaN", "null", "true", "{}"])
+async def test_over_http_a_request_under_an_id_that_no_answer_can_have_is_refused(
+    given: str, settings: Settings
+) -> None:
+    body = f'{{"jsonrpc":"2.0","id":{given},"method":"ping"}}'
+    async with over_http(settings) as asking:
+        answer = await asking.post("/mcp", content=body, headers={**BEARER, **MCP_HEADERS})
+    assert answer.status_code == 400
+    assert answer.json() == refused_as(UNUSABLE_ID)
+
+
+async def test_over_http_a_batch_is_refused_in_words_and_a_notification_is_taken(settings: Settings) -> None:
+    note = '{"jsonrpc":"2.0","method":"notifications/initialized"}'
+    async with over_http(settings) as asking:
+        asking.headers.update({**BEARER, **MCP_HEADERS})
+        answer = await asking.post("/mcp", content=f"[{note}]")
+        empty = await asking.post("/mcp", content="[]")
+        alone = await asking.post("/mcp", content=note)
+    assert (answer.status_code, answer.json()) == (400, refused_as(BATCH))
+    assert empty.json() == answer.json()
+    assert "batch" not in alone.text
+
+
+def refused_as(words: str) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": words}}
 
 
 async def test_its_token_opens_its_own_address_alone(settings: Settings) -> None:

@@ -223,6 +223,11 @@ NOT_MESSAGES = {
     '[{"jsonrpc":"2.0","id":4,"method":"tools/list"}]': (None, -32600),
     '{"jsonrpc":"2.0","id":5,"method":"tools/call","params":[1]}': (5, -32600),
     '{"id":"six","method":"ping"}': ("six", -32600),
+    **{
+        f'{{"jsonrpc":"2.0","id":{one},"method":"ping"}}': (None, -32600)
+        for one in ("1.5", "NaN", "null", "true", "[]")
+    },
+    r'{"jsonrpc":"2.0","\u0069d":8.0,"method":"ping"}': (None, -32600),
 }
 """Lines that are none, with the id and code of their answers."""
 

@@ -1,8 +1,10 @@
 """The application: routes, what errors become, and the server that listens on this machine alone."""
 
 import asyncio
+import fcntl
 import json
 import logging
+import os
 import sys
 import traceback
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Generator, Mapping, Sequence
@@ -10,25 +12,32 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from http import HTTPStatus
 from pathlib import Path
 from socket import socket
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import uvicorn
-from anyio import BrokenResourceError, ClosedResourceError
+from anyio import AsyncFile, BrokenResourceError, ClosedResourceError, wrap_file
 from anyio.streams.memory import MemoryObjectSendStream
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from mcp.server.mcpserver import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.message import SessionMessage
-from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
-from pydantic import TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails
+from mcp.types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    jsonrpc_message_adapter,
+)
+from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails, from_json
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import Response
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from waystation import __version__
 from waystation.client import Client
@@ -189,13 +198,78 @@ def _for_assistants(assistants: MCPServer[Any] | None) -> list[BaseRoute]:
     """Its own guard against other sites knows no port; ours stands before it."""
     if assistants is None:
         return []
-    return assistants.streamable_http_app(
+    routes = assistants.streamable_http_app(
         streamable_http_path=ASSISTANTS,
         max_request_body_size=MOST_BODY_BYTES,
         transport_security=NO_GUARD,
         session_idle_timeout=ASSISTANT_IDLE_SECONDS,
         max_sessions=ASSISTANTS_AT_ONCE,
     ).routes
+    for route in routes:
+        assert isinstance(route, Route)
+        route.app = MessagesOnly(route.app)
+    return routes
+
+
+class MessagesOnly:
+    """Stands before the SDK's application: answers what that would take for a notification although somebody waits for
+    an answer, and batches.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As ASGI has it. Raises as `receive` does."""
+        if scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        received: list[Message] = []
+        while not received or received[-1].get("more_body", False):
+            received.append(await receive())
+        why = _refused_body(b"".join(part.get("body", b"") for part in received))
+        if why:
+            body = _invalid_request(why).model_dump_json(by_alias=True, exclude_unset=True)
+            await Response(body, 400, media_type="application/json")(scope, receive, send)
+            return
+        left = iter(received)
+
+        async def again() -> Message:
+            part = next(left, None)
+            return await receive() if part is None else part
+
+        await self._app(scope, again, send)
+
+
+UNUSABLE_ID = (
+    "this request has an id that no answer could have: give it a string or a whole number, or no id where you want no "
+    "answer"
+)
+BATCH = "this is a batch, an array of messages, and none are taken here: send each message by itself"
+
+
+def _refused_body(body: bytes) -> str:
+    """Why nothing of it is done; empty where the SDK may say what it is."""
+    try:
+        said = from_json(body)
+    except ValueError:
+        return ""
+    if isinstance(said, list):
+        return BATCH
+    return UNUSABLE_ID if _has_unusable_id(said) else ""
+
+
+def _has_unusable_id(said: JsonValue) -> bool:
+    """Whether it is a request under an id that the protocol does not have: the SDK takes it for a notification."""
+    match said:
+        case {"method": _, "id": number}:
+            return isinstance(number, bool) or not isinstance(number, int | str)
+        case _:
+            return False
+
+
+def _invalid_request(why: str) -> JSONRPCError:
+    return JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=INVALID_REQUEST, message=why))
 
 
 def problem_of(error: Exception) -> tuple[int, str, str]:
@@ -290,6 +364,40 @@ def logs_without_words() -> None:
         logging.root.addHandler(logging.lastResort)
 
 
+@contextmanager
+def own_input() -> Generator[AsyncFile[str]]:
+    """The standard input, for whoever speaks MCP over it: nothing else in this process, and no child, reads of it
+    meanwhile. As the SDK's `stdio_server` does it, which parses what it reads before anybody else could see it.
+    """
+    own, nothing = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3), os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    try:
+        # Never closed: a thread may still wait for a line when this process ends.
+        lines: TextIO = os.fdopen(own, encoding="utf-8", errors="replace", closefd=False)
+        yield wrap_file(lines)
+    finally:
+        os.dup2(own, 0)
+
+
+async def messages_of(lines: AsyncIterable[str]) -> AsyncGenerator[SessionMessage | Exception]:
+    """What each line says, or why it is no message: `ValidationError`, or `UnusableId`."""
+    async for line in lines:
+        try:
+            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValueError as error:
+            yield error
+            continue
+        if isinstance(message, JSONRPCNotification) and _has_unusable_id(from_json(line)):
+            yield UnusableId()
+        else:
+            yield SessionMessage(message)
+
+
+class UnusableId(ValueError):
+    """A request has an id that no answer can have."""
+
+
 Sends = Callable[[SessionMessage], Awaitable[None]]
 
 
@@ -302,7 +410,13 @@ async def pass_on(
     with suppress(BrokenResourceError, ClosedResourceError):
         async with heard:
             async for item in lines:
-                refusal = refused_line(item) if isinstance(item, ValidationError) else None
+                match item:
+                    case ValidationError():
+                        refusal = refused_line(item)
+                    case UnusableId():
+                        refusal = RefusedLine(_invalid_request(UNUSABLE_ID), to_client=True)
+                    case _:
+                        refusal = None
                 if refusal is None:
                     await heard.send(item)
                 else:

@@ -7,11 +7,12 @@ sends is checked in `waystation.serve.assistants`.
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from secrets import token_hex
 from typing import Annotated, Any, Literal
 
-from anyio import CancelScope, create_memory_object_stream, create_task_group
+from anyio import CancelScope, create_memory_object_stream, create_task_group, wrap_file
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver import Context, MCPServer
@@ -40,7 +41,7 @@ from waystation.domain.compaction.audit import shown
 from waystation.domain.errors import BadInput, WaystationError
 from waystation.domain.foreign import ServerNames, one_line, plain, plain_json
 from waystation.domain.signals import Answer
-from waystation.serve.app import logs_without_words, pass_on
+from waystation.serve.app import logs_without_words, messages_of, own_input, pass_on
 from waystation.serve.assistants import (
     SCHEME,
     AcceptedTask,
@@ -358,12 +359,17 @@ class AssistantServer(MCPServer[Any]):
         self.prompt(title="Ask a good question")(research_question)
 
     async def run_stdio_async(self) -> None:
-        """See base class, which passes over a line that is no message: who sent it would wait for ever."""
+        """See base class, which passes over a line that is no message, or that it takes for a notification by mistake:
+        who sent it would wait for ever.
+        """
         heard, messages = create_memory_object_stream[SessionMessage | Exception]()
-        async with stdio_server() as (read, write), create_task_group() as group:
-            group.start_soon(pass_on, read, heard, write.send)
-            server = self._lowlevel_server
-            await server.run(messages, write, server.create_initialization_options())
+        nothing = wrap_file(StringIO())  # for the SDK to read
+        with own_input() as lines:
+            async with stdio_server(stdin=nothing) as (read, write), create_task_group() as group:
+                await read.aclose()
+                group.start_soon(pass_on, messages_of(lines), heard, write.send)
+                server = self._lowlevel_server
+                await server.run(messages, write, server.create_initialization_options())
 
     async def list_resources(self) -> list[Resource]:
         """See base class."""
