@@ -28,6 +28,7 @@ from waystation.adapters.presidio.assignments import (
 from waystation.adapters.presidio.columns import in_columns
 from waystation.adapters.presidio.credentials import codes, in_fields, named_keys, private_keys, recovery
 from waystation.adapters.presidio.formats import FormatRecognizer, Hinted, Hit
+from waystation.adapters.presidio.headings import under_headings
 from waystation.adapters.presidio.structures import inserted, paired, structured
 from waystation.patterns import proven
 
@@ -280,6 +281,19 @@ _ISSUED = proven(
     """,
     re.VERBOSE,
 )
+_GLUED = proven(
+    r"""(?<=[A-Za-z0-9])(?:
+      A(?:KIA|SIA)(?:(?<=[a-z]A[KS]IA)|(?=[A-Z]{0,15}[0-9]))[A-Z0-9]{16}
+    | gh[pousr]_[A-Za-z0-9]{36} | github_pat_[A-Za-z0-9]{22}_\w{30,} | glpat-[\w-]{20} | sk-ant-[a-z0-9]{2,12}-[\w-]{20,}
+    | sk-proj-[\w-]{20,} | [rs]k_live_(?=[A-Za-z]{0,20}\d)[A-Za-z0-9]{24,} | xox[abeoprs]-\d{8,}-[\w-]{10,}
+    | AIza(?=[A-Za-z_-]{0,34}\d)[\w-]{35} | GOCSPX-[\w-]{28} | npm_(?=[A-Za-z]{0,35}\d)[A-Za-z0-9]{36} | pypi-AgE[\w-]{50,}
+    | dckr_pat_[\w-]{27} | hf_[A-Za-z]{34}(?![A-Za-z]) | SG\.[\w-]{22}\.[\w-]{43} | eyJ[\w-]{17,4000}+\.eyJ[\w-]{17,4000}+\.[\w-]{8,}
+    )
+    | (?<![A-Za-z0-9])A(?:KIA|SIA)[A-Z0-9]{16}(?=[a-z]|[A-Z][a-z])
+    """,
+    re.VERBOSE,
+)
+"""Keys whose format no word has, without a border before or behind them: `BackupAKIA…`, `AKIA…Backup`."""
 _MADE_UP = proven(r"[xX*]{8}|(?<=[a-z])_TOKEN|-my-")
 """As manuals write a key that is none."""
 _HOOK_ADDRESS = proven(
@@ -295,9 +309,10 @@ _HOOK_ADDRESS = proven(
 
 def issued(text: str) -> Iterator[Hit]:
     """Keys, tokens and hashes of passwords, and the secret part of the address of a webhook."""
-    for match in _ISSUED.finditer(text):
-        if not _MADE_UP.search(match[0]):
-            yield Hit("SECRET", match.start(), match.end(), 1.0)
+    for pattern in (_ISSUED, _GLUED):
+        for match in pattern.finditer(text):
+            if not _MADE_UP.search(match[0]):
+                yield Hit("SECRET", match.start(), match.end(), 1.0)
     for match in _HOOK_ADDRESS.finditer(text):
         yield Hit("SECRET", *match.span("secret"), 0.9)
 
@@ -412,7 +427,7 @@ _LEAST_ENTROPY = 3.7
 
 def hits_of_the_whole(text: str) -> Iterator[Hit]:
     """Secrets, and numbers in tables, that a chunk may part from what names them."""
-    return chain(private_keys(text), structured(text), inserted(text), in_columns(text))
+    return chain(private_keys(text), structured(text), under_headings(text), inserted(text), in_columns(text))
 
 
 class SecretRecognizer(FormatRecognizer):
