@@ -122,6 +122,58 @@ async def test_a_files_name_without_private_values_stays(redactor: PresidioRedac
     assert dict(zip(ORDINARY, called, strict=True)) == {name: name for name in ORDINARY}
 
 
+PASSWORD = "Tr0ub4dorjeKkOG"
+AWS, GITHUB = "AKIAQ3EGPV2XKZ7BNMWT", f"ghp_{MIXED[:36]}"
+CALLED_SECRETS = (
+    f"Pass-{PASSWORD}.txt",
+    f"api_key_{PASSWORD}_prod.txt",
+    f"secret-{PASSWORD}.md",
+    f"api-key-{PASSWORD}.md",
+    f"apikey {PASSWORD}.md",
+    f"password-{PASSWORD}.md",
+    f"creds.{PASSWORD}.md",
+    f"Key({PASSWORD}).md",
+    f"login_bob_{PASSWORD}.md",
+    f"pw%20{PASSWORD}.md",
+    f"secret__{PASSWORD}.tar.gz",
+)
+GLUED = (f"Backup{AWS}.md", f"{AWS}Backup.md", f"BACKUP{AWS}.md", f"old{AWS}backup.md", f"{AWS}2024.md")
+OF_SECRETS = (
+    "password-policy-2024.pdf",
+    "token-usage-2024-05.csv",
+    "secret-santa-2024.docx",
+    "Pass-2024q3report.pdf",
+    "api-key-v2rotation.md",
+    "keynote_2024_v3.key",
+    "tokens-2024-03-12_14-30-22.json",
+    "keys_k8s_e2e.md",
+    "secret-sharing-rfc8017.txt",
+    "Passkeys-FIDO2-WebAuthn-L3.pdf",
+    "bypass-road-A14.pdf",
+    "SLOVAKIANATIONALCHAMPIONSHIP.pdf",
+    "secret-<SECRET_0123456789ab>.md",
+)
+
+
+async def test_what_a_word_of_the_name_says_to_be_a_secret_is_one_whatever_joins_them(
+    redactor: PresidioRedactor,
+) -> None:
+    called = dict(zip(CALLED_SECRETS, await shown(redactor, *CALLED_SECRETS), strict=True))
+    assert {name: one for name, one in called.items() if PASSWORD[4:9] in one} == {}
+    assert list(await shown(redactor, *called.values())) == list(called.values())
+
+
+async def test_a_key_that_is_glued_to_a_word_is_found(redactor: PresidioRedactor) -> None:
+    names = [*GLUED, f"backup{GITHUB}.md"]
+    called = dict(zip(names, await shown(redactor, *names), strict=True))
+    assert {name: one for name, one in called.items() if AWS[4:12] in one or MIXED[4:12] in one} == {}
+
+
+async def test_a_name_that_speaks_of_secrets_stays(redactor: PresidioRedactor) -> None:
+    called = await shown(redactor, *OF_SECRETS)
+    assert dict(zip(OF_SECRETS, called, strict=True)) == {name: name for name in OF_SECRETS}
+
+
 async def test_a_folder_is_a_part_of_the_name(redactor: PresidioRedactor) -> None:
     (called,) = await shown(redactor, "Ada Lovelace/ghp_abcdefghijklmnopqrstuvwxyz012345/contract.docx")
     assert called.startswith("<PERSON_")

@@ -5,6 +5,7 @@ joints is often found only where they are gone, or only where they are there. So
 what any of them finds is replaced.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -39,6 +40,21 @@ _MAX_WORDS = 8
 """Of a part that does not reach to the end of the name: an IPv6 address has the most."""
 _MIN_DIGITS, _MIN_CHARACTERS = 6, 16
 """An identifier has so many digits, or a secret so many characters with at least one digit."""
+_JOINT_OF_VALUE = r"(?:[_.~+,;=#:!({\[ -]{1,3}|%20)"
+_LABELLED = proven(
+    r"(?:pass(?:word|wort|wd|code|phrase)?s?|pwds?|pws?|psk|mdp|kennwort|contraseña|senha|wachtwoord|secrets?|tokens?"
+    r"|cred(?:ential)?s?|logins?|keys?)\d{0,2}"
+    rf"(?=(?:{_JOINT_OF_VALUE}[a-z]{{2,12}}){{0,2}}{_JOINT_OF_VALUE}"
+    r"(?P<value>(?P<word>[^\s_.~,;()\[\]{}<>-]{6,200})[^\n]{0,400}))",
+    re.IGNORECASE,
+)
+"""What a word says to be a secret: `Pass-…`, `api_key_…`, `password for kim …`."""
+_LOOKS_DRAWN = proven(
+    r"[A-Za-z]\d{1,8}[A-Za-z]\D{0,200}?(?<=[A-Za-z])\d{1,8}[A-Za-z]|(?=\D{0,60}\d)[^!#$%^*?@]{1,60}[!#$%^*?@]"
+)
+"""Digits between letters twice, as in no word, date or version, or a digit and a sign."""
+_ASSIGNS = "password="
+"""Recognisers take what follows it for a secret."""
 _PART_END = "\n\n"
 _ROUNDS = 3
 
@@ -135,18 +151,33 @@ async def _find_in_names(
 
 def _readings(name: str) -> Iterator[_Reading]:
     """With and without its suffix, since `.eml` hides that `a@example.org.eml` is an address, and `.org` is none of its
-    own; both with blanks for joints, too, and without its suffix for rarer ones; and its parts between two joints.
+    own; both with blanks for joints, too, and without its suffix for rarer ones; what a word in it says to be a secret;
+    and its parts between two joints.
     """
     stem = SUFFIX.sub("", name)
     for text in dict.fromkeys((name, stem, spaced(name), spaced(stem), spaced(stem, _RARER_JOINTS))):
         yield _Reading(text, range(len(text)))
     if _BLANK in stem:
         yield _with_blanks(stem)
+    yield from _assigned(stem)
     parts = list(dict.fromkeys(_parts(name, len(stem))))
     if parts:
         text = _PART_END.join(name[start:end] for start, end in parts)
         places = [place for start, end in parts for place in (*range(start, end), *(-1 for _ in range(len(_PART_END))))]
         yield _Reading(text, places[: len(text)])
+
+
+def _assigned(stem: str) -> Iterator[_Reading]:
+    """What stands behind a word for secrets and looks like one, as if it were assigned to a password."""
+    without_placeholders = PLACEHOLDER.sub(lambda found: " " * len(found[0]), stem)
+    text, places = "", list[int]()
+    for label in _LABELLED.finditer(without_placeholders):
+        if _LOOKS_DRAWN.search(label["word"]):
+            for part in ("word", "value"):  # `value` may look like code: `Tr0ub4dor.tar`
+                text += f"{_ASSIGNS}{label[part]}{_PART_END}"
+                places += (*(-1 for _ in _ASSIGNS), *range(*label.span(part)), *(-1 for _ in _PART_END))
+    if text:
+        yield _Reading(text, places)
 
 
 def _with_blanks(stem: str) -> _Reading:

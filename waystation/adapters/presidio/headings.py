@@ -130,13 +130,12 @@ _IDS_TEXT = (
 _IDS = frozenset(_IDS_TEXT.split())
 """Last words of keys whose value looks as a secret does, and is none; but under `passwords` hardly any is."""
 _NAMES_TEXT = (
-    "account alg algorithm app at audience cipher class client color colour comment connection count created"
-    " database date db default description docs domain driver email encoding engine env environment example"
-    " expires expiry file filename folder format from group help hint host hostname in issuer kty label length"
-    " level limit login mail manager max message min mode model name names namespace note number owner period"
-    " policy prefix provider reference region role rule rules schema scope scopes secretname server service"
-    " size source state status store suffix summary table tag tags team tenant text time timeout timestamp"
-    " title ttl type types unit until updated usage use user username users valid validation"
+    "account alg algorithm at audience cipher class color colour comment connection count created date default"
+    " description docs driver encoding engine example expires expiry file filename folder format from help"
+    " hint host hostname in issuer kty label length level limit login max message min mode model name names"
+    " namespace note number owner period policy prefix provider reference rule rules schema scope scopes"
+    " secretname size source state status suffix summary table tag tags text time timeout timestamp title ttl"
+    " type types unit until updated usage use user username users valid validation"
 )
 _NAMES = frozenset(_NAMES_TEXT.split())
 """Last words of keys whose value is a name or a setting, unless it looks like nothing but a secret."""

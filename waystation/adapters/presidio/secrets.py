@@ -284,12 +284,15 @@ _ISSUED = proven(
 _GLUED = proven(
     r"""(?<=[A-Za-z0-9])(?:
       A(?:KIA|SIA)(?:(?<=[a-z]A[KS]IA)|(?=[A-Z]{0,15}[0-9]))[A-Z0-9]{16}
-    | gh[pousr]_[A-Za-z0-9]{36} | github_pat_[A-Za-z0-9]{22}_\w{30,} | glpat-[\w-]{20} | sk-ant-[a-z0-9]{2,12}-[\w-]{20,}
+    | gh[pousr]_[A-Za-z0-9]{36} | github_pat_[A-Za-z0-9]{22}_\w{30,}
+    | glpat-[\w-]{20} | sk-ant-[a-z0-9]{2,12}-[\w-]{20,}
     | sk-proj-[\w-]{20,} | [rs]k_live_(?=[A-Za-z]{0,20}\d)[A-Za-z0-9]{24,} | xox[abeoprs]-\d{8,}-[\w-]{10,}
-    | AIza(?=[A-Za-z_-]{0,34}\d)[\w-]{35} | GOCSPX-[\w-]{28} | npm_(?=[A-Za-z]{0,35}\d)[A-Za-z0-9]{36} | pypi-AgE[\w-]{50,}
-    | dckr_pat_[\w-]{27} | hf_[A-Za-z]{34}(?![A-Za-z]) | SG\.[\w-]{22}\.[\w-]{43} | eyJ[\w-]{17,4000}+\.eyJ[\w-]{17,4000}+\.[\w-]{8,}
+    | AIza(?=[A-Za-z_-]{0,34}\d)[\w-]{35} | GOCSPX-[\w-]{28} | npm_(?=[A-Za-z]{0,35}\d)[A-Za-z0-9]{36}
+    | pypi-AgE[\w-]{50,}
+    | dckr_pat_[\w-]{27} | hf_[A-Za-z]{34}(?![A-Za-z]) | SG\.[\w-]{22}\.[\w-]{43}
+    | eyJ[\w-]{17,4000}+\.eyJ[\w-]{17,4000}+\.[\w-]{8,}
     )
-    | (?<![A-Za-z0-9])A(?:KIA|SIA)[A-Z0-9]{16}(?=[a-z]|[A-Z][a-z])
+    | (?<![A-Za-z0-9])A(?:KIA|SIA)(?:[A-Z0-9]{16}(?=[a-z]|[A-Z][a-z])|(?=[A-Z]{0,15}[0-9])[A-Z0-9]{17,40}+(?![a-z]))
     """,
     re.VERBOSE,
 )
