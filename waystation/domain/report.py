@@ -268,7 +268,8 @@ def _bullet(finding: Finding) -> str:
 
 def _citations_section(checked: int, failed: tuple[FailedCitation, ...], *, offline: bool) -> str:
     if not failed:
-        all_hold = f"## Citations\n\nAll {checked} citations were checked against the documents, and hold."
+        said = "The one citation was" if checked == 1 else f"All {checked} citations were"
+        all_hold = f"## Citations\n\n{said} checked against the documents, and hold{'s' * (checked == 1)}."
         return f"{all_hold}{f' {ONLY_QUOTED}' if offline else ''}" if checked else ""
     lines = [f"- {item.citation}: {item.reason}" for item in failed]
     head = f"## Citations that did not check\n\n{not_holding(len(failed), checked)}:"

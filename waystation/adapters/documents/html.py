@@ -2,9 +2,10 @@
 
 Headings are `#` lines, links `[text](address)`, list items and table rows lines. Raised text is `10^6`, lowered `CO₂`
 or `x_i`, struck-out text `~~…~~`; items of numbered lists have their numbers; a cell over several rows or columns is
-repeated in each of them. A picture is `[image: …]` with its alternative text, a drawing (SVG) the
-lines of its texts; a reading of signs follows them in brackets. EPUB, mail, Word files (by way of HTML) and pages of
-the web are read here, too.
+repeated in each of them. Columns that only hold a sign of what stands beside it (`$`, `%`), or nothing, are part of the
+column beside them: reports of companies have two such for each of figures. A picture is `[image: …]` with its
+alternative text, a drawing (SVG) the lines of its texts; a reading of signs follows them in brackets. EPUB, mail, Word
+files (by way of HTML) and pages of the web are read here, too.
 
 The tree is walked once, since changing it takes longer the more siblings and ancestors there are: each element gives
 marks for the breaks and signs that it asks for, and what comes of that is laid out by the marks.
@@ -243,6 +244,8 @@ class _Slot(NamedTuple):
 
     before: list[Tag]
     behind: list[Tag]
+    joint: str = _CELL
+    """What parts it from the cell before it."""
 
 
 _Step = tuple[PageElement, _Around] | str | _Link | _CellEnd | _Again
@@ -405,9 +408,10 @@ class _Walk:
         for child in children:
             if isinstance(child, Tag) and child.name in _CELLS and not _is_hidden(child, self._styles.look(child)):
                 slot = self._slots.get(id(child), _Slot([], []))
-                yield _CELL if any_cell else ""
                 for above in slot.before:
-                    yield from (_Again(above), _CELL)
+                    yield from (_CELL if any_cell else "", _Again(above))
+                    any_cell = True
+                yield slot.joint if any_cell else ""
                 yield child, around
                 for other in slot.behind:
                     yield from (_CELL, _Again(other))
@@ -629,6 +633,7 @@ def _slots(table: Tag, styles: StyleSheet) -> dict[int, _Slot]:
         return {}
     placed = [[*_placed(rows)] for rows in groups]
     width = max((at + 1 for rows in placed for row in rows for at, _ in row.own), default=0)
+    columns = _columns([row for rows in placed for row in rows], width)
     slots: dict[int, _Slot] = {}
     room = _MOST_REPEATED
     for row in (row for rows in placed for row in rows):
@@ -641,14 +646,15 @@ def _slots(table: Tag, styles: StyleSheet) -> dict[int, _Slot]:
         own = dict(row.own)
         while at < width and room > 0:
             if at in own:
-                cell, at = own[at], at + 1
-                last = slots[id(cell)] = _Slot(before, [])
+                cell, begin, at = own[at], at, at + 1
+                last = slots[id(cell)] = _Slot(before, [], _joint(row.signs, columns, begin))
                 before = []
                 while at < width and at not in cells and at in row.wide:
-                    last.behind.extend([cell] if cell is not title else [])
+                    again = cell is not title and columns[at] == at != columns[begin]
+                    last.behind.extend([cell] if again else [])
                     at, room = at + 1, room - 1
             else:
-                if at in row.above:
+                if at in row.above and columns[at] == at:
                     before.append(row.above[at])
                     room -= 1
                 at += 1
@@ -656,6 +662,46 @@ def _slots(table: Tag, styles: StyleSheet) -> dict[int, _Slot]:
             last.behind.extend(before)
     reused = {id(cell) for slot in slots.values() for cell in (*slot.before, *slot.behind)}
     return slots | {key: _Slot([], []) for key in reused if key not in slots}
+
+
+def _columns(rows: Sequence["_Placed"], width: int) -> list[int]:
+    """By column of the grid, the one that it is part of: itself, or one beside it."""
+    left, right = set(range(1, width)), set(range(width - 1))
+    for row in rows:
+        for at, sign in row.signs.items():
+            left -= set() if sign is not None and (not sign or sign in _CLOSING) else {at}
+            right -= set() if at + 1 in row.wide or (sign is not None and (not sign or sign in _OPENING)) else {at}
+        for at, cell in row.above.items():
+            left -= set() if row.above.get(at - 1) is cell else {at}
+            right -= set() if row.above.get(at + 1) is cell else {at}
+    columns: list[int] = []
+    for at in range(width):
+        columns.append(columns[-1] if at in left else at + 1 if at in right and at + 1 not in left else at)
+    return columns
+
+
+def _joint(signs: Mapping[int, str | None], columns: Sequence[int], at: int) -> str:
+    """What parts the cell that begins in a column from the one before it."""
+    if columns[at] < at:
+        return ""
+    return (" " if signs[at - 1] else "") if at and columns[at - 1] == at and at - 1 in signs else _CELL
+
+
+_OPENING = frozenset({"$", "€", "£", "¥", "(", "$(", "-", "US$", "C$", "A$", "HK$", "R$", "CHF", "EUR", "USD", "GBP"})
+_CLOSING = frozenset({")", "%", ")%", "% )", "%)", "€", "£", "¥", "pts", "bps", "pp", "x"})
+_LONGEST_SIGN = 4
+_SHOWING = frozenset({"img", "input", "math"})
+
+
+def _sign(cell: Tag) -> str | None:
+    """What a cell says, where that is a sign or nothing; else None."""
+    text = ""
+    for piece in _first_pieces(cell):
+        text += piece if isinstance(piece, _SHOWN) else ""
+        if len(text.strip()) > _LONGEST_SIGN or (isinstance(piece, Tag) and piece.name in _SHOWING):
+            return None
+    sign = text.strip()
+    return sign if not sign or sign in _OPENING or sign in _CLOSING else None
 
 
 def _says_anything(cell: Tag) -> bool:
@@ -670,6 +716,8 @@ class _Placed(NamedTuple):
     """Those that reach here."""
     wide: set[int]
     """Columns into which a cell of the row reaches from the left."""
+    signs: dict[int, str | None]
+    """By the column in which each cell begins, see `_sign`."""
 
 
 def _row_groups(table: Tag, styles: StyleSheet) -> Iterator[list[list[Tag]]]:
@@ -706,7 +754,7 @@ def _placed(rows: Sequence[Sequence[Tag]]) -> Iterator[_Placed]:
                 if height > 1 and column not in above:
                     pending[column] = (cell, height - 1)
             at += columns
-        yield _Placed(own, above, wide)
+        yield _Placed(own, above, wide, {at: _sign(cell) for at, cell in own})
 
 
 def _span(cell: Tag, name: str) -> int:

@@ -245,6 +245,18 @@ def concepts(text: str) -> tuple[Concept, ...]:
     return tuple(found.values())
 
 
+def proper_names(question: str) -> list[str]:
+    """The names in an English question, as it writes them."""
+    question = sought(question)
+    found = _NAME.findall(question) if _ENGLISH.search(question) else []
+    return [*dict.fromkeys(name for name in found if any(not one.aside for one in concepts(f"How much {name}?")[:-1]))]
+
+
+_NAME = proven(r"(?<=[a-z,(] )[A-Z][A-Za-z]+(?:(?: & | of | )[A-Z][A-Za-z]+)*+")
+_ENGLISH = proven(r"\b(?:the|what|which|how|who|when|where|why|is|are|do|does|did|were)\b", re.IGNORECASE)
+"""Without such a word it may be German, which writes every noun as a name."""
+
+
 def weighed(looked_for: Sequence[Concept], texts: Sequence[str]) -> tuple[Concept, ...]:
     """The concepts with less weight for those that more of these texts show (inverse document frequency): of those that
     any of them shows, the rarest keeps its own.

@@ -4,10 +4,11 @@ How places are written and read: citations, the passages of a search, the lines 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice, pairwise
 
 from waystation.adapters.offline.language import (
+    STOP_WORDS,
     Concept,
     first_words,
     sentence_spans,
@@ -54,7 +55,7 @@ _OWN_LINE = proven(r"^\s*(?:[-*+•] |\d+[.)] |#|>|\||```|\.\. )")
 _BULLET = proven(r"^\s*(?:[-*+•] |\d+[.)] |#+ |> )\s*")
 _RULE = proven(r"^\s*([=~^*+#\-_.])\1{2,}\s*$")
 _MARKUP = proven(r"^\s*(?:!?\[!|\[[^\]]*\]:|<|\.\.|>>>|\||,)|\w::\s|::$")
-_SYMBOL = proven(r"[^\w\s.,;:'’!?-]")
+_SYMBOL = proven(r"[^\w\s.,;:'’!?|$€£%-]")
 MOST_SYMBOLS = 0.1
 """Of the characters of a quotation: with more it is code or markup rather than words."""
 MOST_IDENTIFIERS = 0.5
@@ -67,12 +68,18 @@ _OF_ENVELOPES = (
 _ENVELOPE = frozenset(_OF_ENVELOPES.split())
 """A header line of these tells of the file or the mail: no answer, unless the question says the word itself."""
 _FIGURE = proven(r"^[$€£(+-]{0,3}\d[\d.,]{0,20}(?<![.,])[)%]{0,2}$")
+_FIGURE_CELL = proven(
+    r"^(?:[A-Z]{1,3}\b)?\W{0,5}\d[\d.,' ]{0,20}\W{0,4}(?:[KMBkmx]|bn|mn|pp|bps|pts|million|billion|thousand)?\W{0,2}$"
+)
+_CSV_CELL = proven(r'\s*(?:"((?:[^"]|"")*+)"|([^,"]*+))\s*(?:,|$)')
+_ALONE_WITH_NUMBER = proven(r"^(?:[^.!?:]{1,80} \d{1,4}|\d{1,4} [^.!?:]{1,80})$")
+"""Between blank lines, or at the end or the beginning of a page: what pages have at their foot or head."""
 _PAGE_NUMBER = proven(
     r"^\W{0,3}(?:(?:page|seite|p\.) ?)?(?:[A-Z]-)?\d{1,4}(?: ?(?:of|/|von) ?\d{1,4})?\W{0,3}$", re.IGNORECASE
 )
 _PARTIAL = proven(r"[%]| [—–] ")
 """In a row of a table that has shares, or nothing for a column: the row of the whole says more."""
-_COLUMN_SIGNS = frozenset("$€£%()—–-")
+_COLUMN_SIGNS = frozenset("$€£%()—–-|")
 _OPEN = "of the and or for to in a an by with und der die das von et de la y"
 _OPEN_WORDS = frozenset(_OPEN.split())
 _OPEN_SIGNS, _CLOSING_SIGNS = (*",;(&/–-",), (*".!?:;…。！？)]'’*_`",)
@@ -93,12 +100,12 @@ class Quote(Value):
     first_line: int
     last_line: int
     key: str = ""
-    """Of JSON, the member that this is the value of."""
+    """Of JSON, the member that this is the value of; of a row of a table, the headings of its columns."""
 
     @property
     def said(self) -> str:
-        """The words with their key."""
-        return f"{self.key}: {self.text}" if self.key else self.text
+        """The words with their key; a row says what it is about itself."""
+        return scored_text(self.noted) if _CELL_SIGN in self.noted else f"{self.key}: {self.text}".removeprefix(": ")
 
     @property
     def noted(self) -> str:
@@ -121,8 +128,10 @@ def best_quotes(lines: Sequence[_Line], looked_for: Sequence[Concept], several: 
     One at least wherever there is any text: a document that was read leaves a trace. Questions answer nothing, and
     they, code and header lines are quoted only where nothing else says as much.
     """
-    candidates = [quote for quote in _quotes(lines) if header_of(quote.said)[0] or _has_words(quote.text)]
-    code = _code(lines)
+    candidates = [
+        one for one in _quotes(lines) if header_of(one.said)[0] or row_cells(one.said) or _has_words(one.text)
+    ]
+    code = _code(lines) | _feet(lines)
     scored = sorted(_scored(candidates, looked_for, code), key=lambda item: (-item.score, item.unlike_prose))
     if not scored:
         return ()
@@ -142,6 +151,7 @@ def strength(text: str, looked_for: Sequence[Concept]) -> float:
     """How directly a quotation speaks of what is looked for: how many of the concepts it shows, where further words of
     the same concept add a quarter each, and its form.
     """
+    text = scored_text(text)
     present, said = stems_in(text), stems(text)
     telling = [concept for concept in looked_for if concept.words and not concept.aside]
     named = _named(header_of(text)[0], looked_for) >= NAMED_SHARE
@@ -156,6 +166,12 @@ def strength(text: str, looked_for: Sequence[Concept]) -> float:
     lacks = not all(concept.words for concept in looked_for) and not _has_figure(text, looked_for)
     shown = sum(_strength(concept, present) for concept in looked_for) + together
     return shown * (LACKING if lacks else 1) * _form(text, looked_for)
+
+
+def scored_text(noted: str) -> str:
+    """Of a row that was noted with the headings of its columns, the row."""
+    key, _, row = noted.removesuffix('"').partition(': "')
+    return row if row_cells(row) else f"{key}{_CELL_SIGN}{row}" if _CELL_SIGN in key else noted
 
 
 def entry_value(text: str, looked_for: Sequence[Concept]) -> str:
@@ -216,12 +232,12 @@ def _form(text: str, looked_for: Sequence[Concept]) -> float:
     keys, said = list(words(key)), list(words(value))
     own = [word for word in said if word not in _POINTERS and stem(word) not in wanted]
     short = len(own) <= DIRECT_WORDS and not (named and _has_figure(value, looked_for))
-    factor = 1 / (1 + len(text) / 400)
+    factor, row = 1 / (1 + len(text) / 400), list[str]()
     if named >= NAMED_SHARE:
         factor *= 1 + 2 * named
-    elif _is_row(text):
+    elif row := row_cells(text):
         factor *= IN_PART if _PARTIAL.search(text) else 1
-        label_words = [word for word in words(text) if not word.isdecimal()]
+        label_words = [word for word in words(row[0]) if word not in STOP_WORDS]
         factor *= 1 + 2 * sum(stem(word) in wanted for word in label_words) / max(1, len(label_words))
     elif key and (_ENVELOPE.issuperset(keys) or (short and ("::" in key or len(own) == len(said)))):
         return 0.0
@@ -230,9 +246,9 @@ def _form(text: str, looked_for: Sequence[Concept]) -> float:
     plain = _URL.sub("", text)
     named_things = sum(len(word) for word in plain.split() if _is_identifier(word.strip(".,;:!?()[]*'")))
     symbols = len(_SYMBOL.findall(plain)) > len(plain) * MOST_SYMBOLS
-    if len(text) > LONG and not (key or _is_row(text)) and (text[0].islower() or not text.endswith(_CLOSING_SIGNS)):
+    if len(text) > LONG and not (key or row) and (text[0].islower() or not text.endswith(_CLOSING_SIGNS)):
         factor *= TORN
-    if _MARKUP.search(text) or (symbols and not _is_row(text)) or named_things > len(plain) * MOST_IDENTIFIERS:
+    if not row and (_MARKUP.search(text) or symbols or named_things > len(plain) * MOST_IDENTIFIERS):
         factor *= 0.2
     return factor
 
@@ -269,8 +285,39 @@ def _quotes(lines: Sequence[_Line]) -> Iterator[Quote]:
             line = _line_at(starts, member.start())
             for sentence in sentences(kept):
                 yield Quote(text=sentence[:QUOTE_CHARACTERS], first_line=line, last_line=line, key=member["key"])
-        for start, end in () if members else sentence_spans(text):
+        row = row_cells(text) if len(paragraph) == 1 else []
+        if row:
+            yield _row_quote(row, paragraph[0], lines)
+        for start, end in () if members or row else sentence_spans(text):
             yield from _pieces(text, start, end, starts)
+
+
+def _row_quote(row: Sequence[str], at: _Line, lines: Sequence[_Line]) -> Quote:
+    """A row without the cells that a wide cell is repeated in. Of CSV with quotation marks, which no quotation has in
+    it, the first figure; the rest of it is its key.
+    """
+    number, line = at
+    headings = _headings(number, len(row), dict(lines))
+    if '"' in line:
+        key = " | ".join(filter(None, [row[0], next(iter(headings), "")]))
+        return Quote(text=next(filter(_FIGURE_CELL.match, row[1:])), first_line=number, last_line=number, key=key)
+    cells = _EDGE.sub("", line).split(_CELL_SIGN)
+    first = max((at for at in range(1, len(cells)) if cells[: at + 1] == [cells[0]] * (at + 1)), default=0)
+    text = " ".join(_CELL_SIGN.join(cells[first:]).split())
+    return Quote(text=text[:QUOTE_CHARACTERS], first_line=number, last_line=number, key=" | ".join(headings))
+
+
+def _headings(number: int, width: int, lines: Mapping[int, str]) -> list[str]:
+    """What stands above the figures of a row: the nearest line of its table that has a year, or no figure, for each."""
+    for above in range(number - 1, max(0, number - MOST_ABOVE), -1):
+        cells = _cells(lines.get(above, ""))
+        if len(years := _YEARS.findall(lines.get(above, ""))) == width - 1:
+            return years
+        if len(cells) in (width, width - 1) and not row_cells(lines[above]):
+            headings = cells[len(cells) - width + 1 :]
+            if all(headings):
+                return headings
+    return []
 
 
 def _pieces(text: str, start: int, end: int, starts: Sequence[tuple[int, int]]) -> Iterator[Quote]:
@@ -321,13 +368,67 @@ def _begins_anew(above: str, line: str, widest: int) -> bool:
         return False
     next_word = begin.split(None, 1)[0]
     fits = len(above) + 1 + len(next_word) <= WRAPPED * widest
-    return fits or _is_row(above) or _is_row(begin)
+    return fits or bool(row_cells(above) or row_cells(begin))
 
 
-def _is_row(line: str) -> bool:
-    """Whether a line is of a table: a label, then two figures or more."""
+def row_cells(line: str) -> list[str]:
+    """The cells of a row that has figures, with its label first; none of any other line.
+
+    Of text alone a row is a label, then two figures or more; where cells are parted, one will do.
+    """
+    cells = _cells(line)
+    said = [cell for cell in cells[1:] if cell.strip("-—–")]
+    figures = sum(_FIGURE_CELL.match(cell) is not None for cell in said)
+    if cells and _LETTER.search(cells[0]) and 2 * figures > len(said) and not all(map(_A_YEAR.match, said)):
+        return cells
     *label, last, other = ["", "", "", *(part for part in line.split() if part not in _COLUMN_SIGNS)]
-    return any(label) and line.lstrip()[0].isalpha() and all(map(_FIGURE.match, (last, other)))
+    of_text = not cells and any(label) and line.lstrip()[0].isalpha() and all(map(_FIGURE.match, (last, other)))
+    figures_at = next(at for at, part in enumerate([*label, last]) if _FIGURE.match(part)) if of_text else 0
+    return [" ".join(label[:figures_at]).strip(), *label[figures_at:], last, other] if of_text else []
+
+
+def _cells(line: str) -> list[str]:
+    """The cells of a line of a table, without those that repeat the one before as wide cells do; of CSV only where it
+    has figures, or years.
+    """
+    if (cells := _EDGE.sub("", line).replace("| |", "|  |").split(_CELL_SIGN))[1:]:
+        pass
+    elif "\t" in line:
+        cells = line.split("\t")
+    else:
+        found = _CSV_CELL.findall(line) if "," in line else []
+        cells = [(quoted or plain).strip() for quoted, plain in found if quoted or plain]
+        if (
+            not any(map(_FIGURE_CELL.match, cells[1:]))
+            or not all(_FIGURE_CELL.match(cell) or len(cell) < LONG for cell in cells)
+            or cells[0][-1:].isdigit()
+            or ", " in line.replace('"', "")
+        ):
+            return []
+    cells = [cell.strip() for cell in cells]
+    return [cell for at, cell in enumerate(cells) if not at or cell != cells[at - 1] or _FIGURE_CELL.match(cell)]
+
+
+_EDGE = proven(r"^\|(?= *[^ |])|\|\s*$")
+_CELL_SIGN = " | "
+_YEARS = proven(r"(?<![\d,.$])(?:19|20)\d\d(?![\d,.]\d)")
+_LETTER, _A_YEAR = proven(r"[^\W\d_]"), proven(r"^(?:19|20)\d\d$")
+MOST_ABOVE = 40
+"""Lines above a row in which the headings of its table are looked for."""
+
+
+def _feet(lines: Sequence[_Line]) -> frozenset[int]:
+    """The lines at the foot or head of pages: with a number, and by themselves."""
+    texts = dict(lines)
+
+    def ends(number: int) -> bool:
+        return number not in texts or _says_nothing(texts[number])
+
+    return frozenset(
+        number
+        for number, line in lines
+        if _ALONE_WITH_NUMBER.match(" ".join(line.replace("|", " ").split())) and ends(number - 1) and ends(number + 1)
+    )
 
 
 def _says_nothing(line: str) -> bool:

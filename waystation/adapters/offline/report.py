@@ -19,7 +19,7 @@ from waystation.adapters.offline.language import (
     concepts,
     first_words,
     is_of_every_document,
-    sought,
+    proper_names,
     stem,
     stems_in,
     weighed,
@@ -331,8 +331,9 @@ def _bullet(entry: Entry, looked_for: Sequence[Concept] = ()) -> str:
     """A quotation stands directly before its citation, after the document's name."""
     name = _name(entry)
     cited = " ".join(entry.citations)
-    if name and entry.text == f'{name}: "{entry.quote}"':
-        return f'- **{name}**: "{_shown(entry, looked_for)}" {cited}'
+    if name and entry.text.startswith(f"{name}: "):
+        key = entry.text.removeprefix(f"{name}: ").removesuffix(f'"{entry.quote}"')
+        return f'- **{name}**: {key}"{_shown(entry, looked_for)}" {cited}'
     return f"- {entry.text} {cited}".rstrip()
 
 
@@ -346,17 +347,17 @@ def _summary(view: View, kept: set[str]) -> Iterator[str]:
     shares = [_share(view, need, entry) for need, result in found.items() for entry in result.of("claim")]
     if shares and max(shares) < HALF:
         yield NOTHING_CLOSE
-    elif claims and (unsaid := _unsaid_names(view, claims.values())):
+    elif claims and (
+        unsaid := _unsaid_names(view, [one for result in found.values() for one in result.of("claim", "open")])
+    ):
         yield f"No quotation says {' or '.join(unsaid)}: see whether they are about that."
     if claims and not unread:
         documents = {place.document for entry in claims.values() for place in entry.places}
         yield f"In the sections below: {counted(len(claims), 'quotation')} from {counted(len(documents), 'document')}."
     concluded = [one for need in _summarised(view) for one in _handed_in(view, need.step).of("conclusion")]
-    few = {need.title for need, result in found.items() if len(result.of("claim")) <= _FEW}
     for topic, entries in _by_topic(concluded).items():
-        counts = any(_QUOTED in entry.text for entry in entries)
-        if topic in few or topic == EXCEPTIONS_TITLE or (not counts and is_of_every_document(topic)):
-            continue  # its section shows all of it at a glance
+        if topic == EXCEPTIONS_TITLE or not any(_QUOTED in entry.text for entry in entries):
+            continue  # its section says all of it
         yield f"\n**{topic or CONCLUSIONS}**\n"
         yield from (_bullet(entry, concepts(topic)) for entry in entries)
     if unwritten := [heading for need in found if (heading := _heading(view, need)) not in kept]:
@@ -377,17 +378,13 @@ def _share(view: View, need: Need, entry: Entry) -> float:
 
 def _unsaid_names(view: View, claims: Iterable[Entry]) -> list[str]:
     """The names in an English question, where no quotation says any of them, nor the name of any document."""
-    question = sought(view.contract.question)
     told = " ".join([*(entry.text for entry in claims), *map(label, view.contract.documents)]).casefold()
-    names = [name for name in _NAME.findall(question) if _ENGLISH.search(question) and concepts(name)]
-    return [] if any(name.casefold() in told for name in names) else [*dict.fromkeys(names)]
+    names = [name for name in proper_names(view.contract.question) if len(name) > 2]
+    return [] if any(name.casefold() in told for name in names) else names
 
 
 HALF = 0.5
 NOTHING_CLOSE = f"No quotation has half of the words that were looked for: {PERHAPS_NOTHING}"
-_NAME = proven(r"(?<=[a-z,] )[A-Z][A-Za-z]{2,}\b")
-_ENGLISH = proven(r"\b(?:the|what|which|how|who|when|where|why|is|are|do|does|did|were)\b", re.IGNORECASE)
-"""Without such a word it may be German, which writes every noun as a name."""
 IN_THE_SECTIONS = "What was found, and what is missing, stands in the sections below."
 _QUOTED = "quoted documents"
 MOST_GROUPS = 6

@@ -15,9 +15,11 @@ from waystation.adapters.offline.language import (
     ASIDE,
     STOP_WORDS,
     Concept,
+    asks_for_figure,
     concepts,
     first_words,
     is_of_every_document,
+    proper_names,
     sought,
     stem,
     stems_in,
@@ -40,6 +42,7 @@ from waystation.adapters.offline.quotes import (
 )
 from waystation.adapters.offline.replies import CHARACTERS_A_TOKEN, Call, Reply, call, finding, tokens_of
 from waystation.adapters.offline.view import Exchange, View, part_text
+from waystation.domain.details import counted
 from waystation.patterns import proven
 
 MANY_DOCUMENTS = 200
@@ -200,7 +203,7 @@ class Researcher:
         goal = concepts(view.contract.goal)
         self._looked_for: Sequence[Concept] = goal or concepts(view.contract.question)
         asked = f"{view.contract.goal} {view.contract.question}"
-        self._named = names_in(asked, view.contract.documents)
+        self._named = {**names_in(asked, view.contract.documents), **self._told_of()}
         self._names = frozenset[str]().union(*self._named.values())
         self._own = concepts(view.contract.question) if view.contract.goal.startswith(EXCEPTIONS_TITLE) else ()
         self._every_document = is_of_every_document(view.contract.goal)
@@ -220,8 +223,12 @@ class Researcher:
             return shared
         if must_hand_in or divided(self._view):
             return self._hand_in()
-        if not self._view.exchanges and not self._view.gap and (searches := self._named_searches()):
-            return Reply(text="I search the documents that the question names.", calls=searches)
+        if not self._view.gap:
+            if not self._view.exchanges and (searches := tuple(map(_search_of_name, self._unknown_names))):
+                return Reply(text="I search the names in the question.", calls=searches)
+            named = [made for made in self._view.exchanges if made.text("query") in self._unknown_names]
+            if len(self._view.exchanges) == len(named) and (searches := self._named_searches()):
+                return Reply(text="I search the documents that the question names.", calls=searches)
         quoting = self._quoting()
         enough = len(self._noted) + len({str(made.input["document"]) for made in quoting}) >= self._enough
         reading = () if enough else self._reading()
@@ -314,6 +321,25 @@ class Researcher:
             first = max(HEAD_LINES + 1 if self._beginnings else 1, hit.first_line - LINES_BEFORE)
             yield LineRange(document=hit.document, first_line=first, last_line=hit.last_line + after)
 
+    @property
+    def _unknown_names(self) -> list[str]:
+        """The names in a question for a figure that no document is called by: of a company, whose reports they are."""
+        contract = self._view.contract
+        called = " ".join(map(label, contract.documents)).casefold()
+        several = contract.document_count > 1 and contract.last_document is None and asks_for_figure(contract.question)
+        names = proper_names(contract.question) if several else []
+        return [name for name in names if not any(word in called for word in words(name))][:MOST_NAMED]
+
+    def _told_of(self) -> dict[str, frozenset[str]]:
+        """The documents that say a name most often, with its words."""
+        said: dict[str, frozenset[str]] = {}
+        for search in self._view.calls("search_documents"):
+            if (name := search.text("query")) in self._unknown_names:
+                counts = Counter(hit.document for hit in hits(search.result))
+                most = max(counts.values(), default=0)
+                said |= {one: frozenset(words(name)) for one, count in counts.items() if 2 * count >= most}
+        return said
+
     def _named_searches(self) -> tuple[Call, ...]:
         """Searches in each of the documents that are named: among all, the others would have most of the passages.
 
@@ -394,7 +420,9 @@ class Researcher:
     def _told_by_text(self) -> Sequence[Concept]:
         """What is looked for in the text of a document: what it is called says no more there."""
         names = {stem(name) for name in self._names}
-        return [one for one in self._looked_for if names.isdisjoint(one.stems)] or self._looked_for
+        told = [one for one in self._looked_for if names.isdisjoint(one.stems)]
+        aside = [one._replace(weight=ASIDE, aside=True) for one in self._looked_for if not names.isdisjoint(one.stems)]
+        return [*told, *aside] if told else self._looked_for
 
     def _bears(self, note: KeptNote) -> bool:
         """Whether it is about what the question names, and an exception of what the question says."""
@@ -422,10 +450,14 @@ class Researcher:
             yield f"Nothing in the documents matched: {goal}"
         if unfinished:
             yield f"Not read to the end, because their subagents ended early: {', '.join(unfinished)}."
+        for name in self._unknown_names if told else ():
+            subject = [label(one) for one, said in self._told_of().items() if said == frozenset(words(name))]
+            if subject:
+                yield f"Taken to be about {name}, because it is said most often there: {', '.join(subject[:FEW])}."
         if told and quoted < total:
             others = self._others({note.place.document for note in told})
             yield (
-                f"{quoted} of {total} documents are quoted here; {others} not read for this step or had no "
+                f"{quoted} of {counted(total, 'document')} {'is' if quoted == 1 else 'are'} quoted here; {others} not read for this step or had no "
                 "passage that matched its words."
             )
 
@@ -438,6 +470,10 @@ class Researcher:
         return (
             f"{' and '.join(filter(None, [', '.join(names[:-1]), names[-1]]))} {'was' if len(names) == 1 else 'were'}"
         )
+
+
+def _search_of_name(name: str) -> Call:
+    return call("search_documents", query=name, limit=SEARCH_LIMIT)
 
 
 def _visible_notes(view: View) -> Iterator[KeptNote]:
