@@ -78,7 +78,7 @@ def test_items_have_their_numbers(html: str, text: str) -> None:
         ("<tr><th>R<th>Y<th>V<tr><td>S<td colspan=2>none", "R | Y | V\nS | none | none"),
         ("<tr><td>a<td>b<td rowspan=2>c<tr><td>d<td>e", "a | b | c\nd | e | c"),
         ("<tr><td rowspan=0>a<td>b<tr><td>c<tr><td>d", "a | b\na | c\na | d"),
-        ("<tr><td rowspan=2 colspan=2>a<td>b<tr><td>c", "a | a | b\na | a | c"),
+        ("<tr><td rowspan=2 colspan=2>a<td>b<tr><td>c", "a | b\na | c"),
         ("<tr><td rowspan=2 colspan=2>a<td>b<tr><td>c<tr><td>d<td>e<td>f", "a | a | b\na | a | c\nd | e | f"),
         ("<tr><td colspan=3>Costs<tr><td>a<td>b<td>c", "Costs\na | b | c"),
         ("<thead><tr><th rowspan=9>a<th>b</thead><tbody><tr><td>c<td>d</tbody>", "a | b\nc | d"),

@@ -104,7 +104,7 @@ FILINGS = {
     [
         (
             "What was eBay's revenue in 2022?",
-            '- **EBAY_2022_10K**: "Net revenues $ 9,795 $ 10,420" [EBAY_2022_10K.pdf:5-5]',
+            '- **EBAY_2022_10K**: 2022 | 2021: "Net revenues $ 9,795 $ 10,420" [EBAY_2022_10K.pdf:5-5]',
         ),
         (
             "What was the revenue of Best Buy in 2022?",
@@ -160,7 +160,7 @@ async def test_what_says_how_to_answer_is_not_looked_for(model: ChatModel, quest
     plan = await team.work(question)
     assert [step.role for step in plan.steps] == ["research", "analysis", "writing"]
     lines = team.world.report.sections[0].markdown.splitlines()
-    assert lines[0] == f"- **BETA_2020_10K**: {first} [BETA_2020_10K.pdf:{lines[0].split(':')[-1]}"
+    assert lines[0] == f"- **BETA_2020_10K**: 2020 | 2019: {first} [BETA_2020_10K.pdf:{lines[0].split(':')[-1]}"
     assert NOTHING_CLOSE not in team.world.report.summary
 
 
@@ -246,7 +246,7 @@ async def test_json_is_quoted_member_by_member(model: ChatModel) -> None:
         team = Team(model, World({"lease.json": text}))
         await team.work("How high is the rent?")
         line = team.world.report.sections[0].markdown.splitlines()[0]
-        assert line.startswith('- lease: rent_per_month: "900" [lease.json:')
+        assert line.startswith('- **lease**: rent_per_month: "900" [lease.json:')
         assert team.world.misquoted() == []
 
 
@@ -329,7 +329,7 @@ What was found, and what is missing, stands in the sections below.
 
 **Gaps**
 
-- Find – 1 of 2 documents are quoted here; other was not read for this step or had no passage that matched its words.\
+- Find – 1 of 2 documents is quoted here; other was not read for this step or had no passage that matched its words.\
 """)
 
 

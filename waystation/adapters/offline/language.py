@@ -11,7 +11,7 @@ from waystation.patterns import Linear, linear, proven
 _WORD = proven(r"[^\W_]+(?:['’][^\W_]+)?")
 _POSSESSIVE = proven(r"['’]s?$")
 _CJK = proven(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+")
-_SENTENCE_END = proven(r"(?<=[^.\s][.!?])[\"')\]]*\s+(?=[^\sa-z])|(?<=[。！？])\s*")
+_SENTENCE_END = proven(r"(?<=[^.\s][.!?])[\"')\]”’»]*\s+(?=[^\sa-z])|(?<=[。！？])\s*")
 _ABBREVIATED = proven(
     r"(?:\b(?:\w|No|Nos|Mrs?|Ms|Dr|Prof|St|Inc|Corp|Co|Ltd|Fig|Sec|Art|Abs|Nr|Bd|Abb|vs|cf|approx|ca|bzw|Jan|Feb|Aug"
     r"|Sept?|Oct|Nov|Dec))\.$"
@@ -249,7 +249,7 @@ def proper_names(question: str) -> list[str]:
     """The names in an English question, as it writes them."""
     question = sought(question)
     found = _NAME.findall(question) if _ENGLISH.search(question) else []
-    return [*dict.fromkeys(name for name in found if any(not one.aside for one in concepts(f"How much {name}?")[:-1]))]
+    return [name for name in dict.fromkeys(found) if not _ASIDE.union(STOP_WORDS).issuperset(words(name))]
 
 
 _NAME = proven(r"(?<=[a-z,(] )[A-Z][A-Za-z]+(?:(?: & | of | )[A-Z][A-Za-z]+)*+")
@@ -263,7 +263,8 @@ def weighed(looked_for: Sequence[Concept], texts: Sequence[str]) -> tuple[Concep
     """
     present = [stems_in(text) for text in texts]
     counts = [sum(not concept.stems.isdisjoint(own) for own in present) for concept in looked_for]
-    most = _rarity(min(filter(None, counts), default=0), len(texts))
+    telling = [count for count, concept in zip(counts, looked_for, strict=True) if not concept.aside]
+    most = _rarity(min(filter(None, telling or counts), default=0), len(texts))
     return tuple(
         concept._replace(weight=concept.weight * min(1.0, _rarity(number, len(texts)) / most))
         for concept, number in zip(looked_for, counts, strict=True)

@@ -68,10 +68,16 @@ _OF_ENVELOPES = (
 _ENVELOPE = frozenset(_OF_ENVELOPES.split())
 """A header line of these tells of the file or the mail: no answer, unless the question says the word itself."""
 _FIGURE = proven(r"^[$€£(+-]{0,3}\d[\d.,]{0,20}(?<![.,])[)%]{0,2}$")
+_CONTENTS = proven(
+    r"^[| ]*(?:item|part|note|section|chapter|appendix)\b[^|]*(?:\|[^|]*)?[| ]+\d{1,3}[| ]*$", re.IGNORECASE
+)
+"""Of a table of contents."""
+MANY_CELLS = 3
 _FIGURE_CELL = proven(
     r"^(?:[A-Z]{1,3}\b)?\W{0,5}\d[\d.,' ]{0,20}\W{0,4}(?:[KMBkmx]|bn|mn|pp|bps|pts|million|billion|thousand)?\W{0,2}$"
 )
-_CSV_CELL = proven(r'\s*(?:"((?:[^"]|"")*+)"|([^,"]*+))\s*(?:,|$)')
+_CSV_CELL = proven(r'(?:"((?:[^"]|"")*+)"|([^,"]*+))(?:,|$)')
+_IN_MARKS = proven(r'"[^"]*+"')
 _ALONE_WITH_NUMBER = proven(r"^(?:[^.!?:]{1,80} \d{1,4}|\d{1,4} [^.!?:]{1,80})$")
 """Between blank lines, or at the end or the beginning of a page: what pages have at their foot or head."""
 _PAGE_NUMBER = proven(
@@ -79,6 +85,7 @@ _PAGE_NUMBER = proven(
 )
 _PARTIAL = proven(r"[%]| [—–] ")
 """In a row of a table that has shares, or nothing for a column: the row of the whole says more."""
+_OF_SHARES = frozenset(map(stem, ("percent", "percentage", "rate", "margin", "share", "ratio", "growth", "change")))
 _COLUMN_SIGNS = frozenset("$€£%()—–-|")
 _OPEN = "of the and or for to in a an by with und der die das von et de la y"
 _OPEN_WORDS = frozenset(_OPEN.split())
@@ -151,7 +158,7 @@ def strength(text: str, looked_for: Sequence[Concept]) -> float:
     """How directly a quotation speaks of what is looked for: how many of the concepts it shows, where further words of
     the same concept add a quarter each, and its form.
     """
-    text = scored_text(text)
+    noted, text = text, scored_text(text)
     present, said = stems_in(text), stems(text)
     telling = [concept for concept in looked_for if concept.words and not concept.aside]
     named = _named(header_of(text)[0], looked_for) >= NAMED_SHARE
@@ -159,13 +166,31 @@ def strength(text: str, looked_for: Sequence[Concept]) -> float:
         return 0.0
     pairs = [*pairwise(said)]
     together = sum(
-        TOGETHER * min(one.weight, other.weight)
+        TOGETHER * min(one.weight, other.weight) * (not (one.aside and other.aside))
         for one, other in pairwise(looked_for)
         if any(first in one.stems and second in other.stems for first, second in pairs)
     )
     lacks = not all(concept.words for concept in looked_for) and not _has_figure(text, looked_for)
     shown = sum(_strength(concept, present) for concept in looked_for) + together
-    return shown * (LACKING if lacks else 1) * _form(text, looked_for)
+    return shown * (LACKING if lacks else 1) * _form(text, looked_for) * _of_period(noted, looked_for)
+
+
+def _of_period(noted: str, looked_for: Sequence[Concept]) -> float:
+    """What the headings of a row make of its score: those of the year that is asked for tell more than of another, and
+    than those that part a whole.
+    """
+    headings, mark, row = noted.partition(': "')
+    if not mark or not row_cells(row.removesuffix('"')):
+        return 1.0
+    asked = frozenset[str]().union(*(concept.stems for concept in looked_for if concept.aside))
+    of_columns = headings.rpartition("; ")[2]
+    years = {*_YEARS.findall(of_columns)} if _CELL_SIGN in of_columns or len(row_cells(row)) == 2 else None
+    if not years or not any(map(_A_YEAR.match, asked)):
+        return 1.0 if years else PARTED
+    return OF_YEAR if years & asked else 1.0 if "fiscal" in asked else OF_OTHER_YEAR
+
+
+PARTED, OF_YEAR, OF_OTHER_YEAR, ALL_SHARES = 0.9, 1.2, 0.8, 0.5
 
 
 def scored_text(noted: str) -> str:
@@ -206,7 +231,9 @@ def _scored(candidates: Sequence[Quote], looked_for: Sequence[Concept], code: Se
         answers = not asks and quote.first_line not in code
         yield _Scored(
             quote=quote,
-            score=strength(quote.said, rare) if answers else 0.0,
+            score=strength(quote.noted if quote.key and row_cells(quote.said) else quote.said, rare)
+            if answers
+            else 0.0,
             matched=wanted & stems_in(quote.said),
             unlike_prose=not answers or bool(header_of(quote.said)[0]),
         )
@@ -232,11 +259,13 @@ def _form(text: str, looked_for: Sequence[Concept]) -> float:
     keys, said = list(words(key)), list(words(value))
     own = [word for word in said if word not in _POINTERS and stem(word) not in wanted]
     short = len(own) <= DIRECT_WORDS and not (named and _has_figure(value, looked_for))
-    factor, row = 1 / (1 + len(text) / 400), list[str]()
+    row = [] if key else row_cells(text)
+    factor = 1 / (1 + len(row[0] if row else text) / 400)
     if named >= NAMED_SHARE:
         factor *= 1 + 2 * named
-    elif row := row_cells(text):
+    elif row:
         factor *= IN_PART if _PARTIAL.search(text) else 1
+        factor *= ALL_SHARES if all("%" in cell for cell in row[1:] if cell) and not wanted & _OF_SHARES else 1
         label_words = [word for word in words(row[0]) if word not in STOP_WORDS]
         factor *= 1 + 2 * sum(stem(word) in wanted for word in label_words) / max(1, len(label_words))
     elif key and (_ENVELOPE.issuperset(keys) or (short and ("::" in key or len(own) == len(said)))):
@@ -297,27 +326,38 @@ def _row_quote(row: Sequence[str], at: _Line, lines: Sequence[_Line]) -> Quote:
     it, the first figure; the rest of it is its key.
     """
     number, line = at
-    headings = _headings(number, len(row), dict(lines))
+    headings = _headings(line, [above for above in lines if above[0] < number][-MOST_ABOVE:])
     if '"' in line:
-        key = " | ".join(filter(None, [row[0], next(iter(headings), "")]))
+        key = _CELL_SIGN.join(filter(None, [row[0], next(iter(headings), "")]))
         return Quote(text=next(filter(_FIGURE_CELL.match, row[1:])), first_line=number, last_line=number, key=key)
     cells = _EDGE.sub("", line).split(_CELL_SIGN)
     first = max((at for at in range(1, len(cells)) if cells[: at + 1] == [cells[0]] * (at + 1)), default=0)
     text = " ".join(_CELL_SIGN.join(cells[first:]).split())
-    return Quote(text=text[:QUOTE_CHARACTERS], first_line=number, last_line=number, key=" | ".join(headings))
+    return Quote(text=text[:QUOTE_CHARACTERS], first_line=number, last_line=number, key=_CELL_SIGN.join(headings))
 
 
-def _headings(number: int, width: int, lines: Mapping[int, str]) -> list[str]:
-    """What stands above the figures of a row: the nearest line of its table that has a year, or no figure, for each."""
-    for above in range(number - 1, max(0, number - MOST_ABOVE), -1):
-        cells = _cells(lines.get(above, ""))
-        if len(years := _YEARS.findall(lines.get(above, ""))) == width - 1:
+def _headings(row: str, above: Sequence[_Line]) -> list[str]:
+    """What stands above the figures of a row, nearest lines of its table first; before it the period that a line above
+    names for all of them. Of text alone, a line with as many years.
+    """
+    cells = _parted(row)
+    columns = [at for at, cell in enumerate(cells) if at and cell.strip("-—–") and cell != cells[0]]
+    count, period, headings = len(columns) or len(row_cells(row)) - 1, "", list[str]()
+    for number, line in reversed(above):
+        others = _parted(line)
+        if not cells and len(years := _YEARS.findall(line)) == count:
             return years
-        if len(cells) in (width, width - 1) and not row_cells(lines[above]):
-            headings = cells[len(cells) - width + 1 :]
-            if all(headings):
-                return headings
-    return []
+        if cells and (not others or number < above[-1][0] - MOST_ABOVE):
+            break
+        own = [others[at] if at < len(others) else "" for at in columns]
+        if others and row_cells(line):
+            if headings:
+                break
+        elif all(own):
+            headings = [" ".join(dict.fromkeys(pair)) for pair in zip(own, headings or own, strict=True)]
+        elif headings or not period and not any(others[1:]):
+            period = period or (line.strip(" |") if not any(others[1:]) and _YEARS.search(line) else "")
+    return [f"{period}; {headings[0]}", *headings[1:]] if period and headings else headings or [period][: bool(period)]
 
 
 def _pieces(text: str, start: int, end: int, starts: Sequence[tuple[int, int]]) -> Iterator[Quote]:
@@ -388,25 +428,23 @@ def row_cells(line: str) -> list[str]:
 
 
 def _cells(line: str) -> list[str]:
-    """The cells of a line of a table, without those that repeat the one before as wide cells do; of CSV only where it
-    has figures, or years.
-    """
-    if (cells := _EDGE.sub("", line).replace("| |", "|  |").split(_CELL_SIGN))[1:]:
-        pass
-    elif "\t" in line:
-        cells = line.split("\t")
-    else:
-        found = _CSV_CELL.findall(line) if "," in line else []
-        cells = [(quoted or plain).strip() for quoted, plain in found if quoted or plain]
-        if (
-            not any(map(_FIGURE_CELL.match, cells[1:]))
-            or not all(_FIGURE_CELL.match(cell) or len(cell) < LONG for cell in cells)
-            or cells[0][-1:].isdigit()
-            or ", " in line.replace('"', "")
-        ):
-            return []
-    cells = [cell.strip() for cell in cells]
+    """The cells of a line of a table, without those that repeat the one before as wide cells do."""
+    cells = [cell for cell in _parted(line)]
+    while cells and not cells[0]:
+        del cells[0]
     return [cell for at, cell in enumerate(cells) if not at or cell != cells[at - 1] or _FIGURE_CELL.match(cell)]
+
+
+def _parted(line: str) -> list[str]:
+    """All cells of a line of a table; of CSV only where it has figures, or years."""
+    if (cells := f"{line} ".split(" | " if not line.startswith("|") else "|"))[1:]:
+        return [cell.strip(" |") for cell in cells]
+    if "\t" in line:
+        return [cell.strip() for cell in line.split("\t")]
+    if "," not in line or ", " in _IN_MARKS.sub("", line):
+        return []
+    cells = [(quoted or plain).strip() for quoted, plain in _CSV_CELL.findall(line)][:-1]
+    return cells if not cells[0][-1:].isdigit() and any(map(_FIGURE_CELL.match, cells[1:])) else []
 
 
 _EDGE = proven(r"^\|(?= *[^ |])|\|\s*$")
@@ -427,7 +465,10 @@ def _feet(lines: Sequence[_Line]) -> frozenset[int]:
     return frozenset(
         number
         for number, line in lines
-        if _ALONE_WITH_NUMBER.match(" ".join(line.replace("|", " ").split())) and ends(number - 1) and ends(number + 1)
+        if _CONTENTS.match(line)
+        or (_ALONE_WITH_NUMBER.match(" ".join(line.replace("|", " ").split())) and len(row_cells(line)) < MANY_CELLS)
+        and ends(number - 1)
+        and ends(number + 1)
     )
 
 

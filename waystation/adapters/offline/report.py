@@ -284,6 +284,8 @@ def _shared_bullet(group: Sequence[Entry], looked_for: Sequence[Concept]) -> str
     cited: dict[tuple[str, str], list[str]] = {}
     for entry in sorted(group, key=_name):
         cited.setdefault((_name(entry), _shown(entry, looked_for)), []).extend(entry.citations)
+    if len(cited) == 1:
+        return _bullet(group[0].replace(places=tuple(place for entry in group for place in entry.places)), looked_for)
     if len({name for name, _ in cited}) == 1:
         return "\n".join(f'- **{name}**: "{own}" {" ".join(places)}' for (name, own), places in cited.items())
     own_words = {own: "" if own == said else f' ("{own}")' for _, own in cited}

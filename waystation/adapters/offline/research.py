@@ -318,7 +318,9 @@ class Researcher:
             yield LineRange(document=hit.document, first_line=1, last_line=HEAD_LINES)
         if not self._beginnings or hit.last_line > HEAD_LINES:
             after = LINES_BEFORE if self._frugal else LINES_AFTER
-            first = max(HEAD_LINES + 1 if self._beginnings else 1, hit.first_line - LINES_BEFORE)
+            # The headings of a table stand far above its last rows.
+            before = LINES_AFTER if hit.document in self._named and not self._frugal else LINES_BEFORE
+            first = max(HEAD_LINES + 1 if self._beginnings else 1, hit.first_line - before)
             yield LineRange(document=hit.document, first_line=first, last_line=hit.last_line + after)
 
     @property
