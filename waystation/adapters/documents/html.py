@@ -2,10 +2,10 @@
 
 Headings are `#` lines, links `[text](address)`, list items and table rows lines. Raised text is `10^6`, lowered `CO₂`
 or `x_i`, struck-out text `~~…~~`; items of numbered lists have their numbers; a cell over several rows or columns is
-repeated in each of them. Columns that only hold a sign of what stands beside it (`$`, `%`), or nothing, are part of the
-column beside them: reports of companies have two such for each of figures. A picture is `[image: …]` with its
-alternative text, a drawing (SVG) the lines of its texts; a reading of signs follows them in brackets. EPUB, mail, Word
-files (by way of HTML) and pages of the web are read here, too.
+repeated in each of them. Columns that hold only signs of what stands beside them (`$`, `%`), or nothing, are part of
+the column beside them: reports of companies have two of these for each column of figures. A picture is `[image: …]`
+with its alternative text, a drawing (SVG) the lines of its texts; a reading of signs follows them in brackets. EPUB,
+mail, Word files (by way of HTML) and pages of the web are read here, too.
 
 The tree is walked once, since changing it takes longer the more siblings and ancestors there are: each element gives
 marks for the breaks and signs that it asks for, and what comes of that is laid out by the marks.

@@ -42,6 +42,7 @@ _RELATED: tuple[tuple[str, ...], ...] = (
     ("expenditure", "expenditures", "purchases", "capex", "spend", "spent"),
     ("profit", "earnings"),
     ("inventory", "inventories"),
+    ("population", "inhabitants", "people"),
     ("employees", "employed", "headcount", "staff", "workforce"),
     ("purpose", "summary", "overview", "description", "introduction", "library", "helps"),
     (

@@ -4,8 +4,8 @@ How places are written and read: citations, the passages of a search, the lines 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from itertools import islice, pairwise
+from collections.abc import Iterable, Iterator, Sequence, Set
+from itertools import islice, pairwise, zip_longest
 
 from waystation.adapters.offline.language import (
     STOP_WORDS,
@@ -160,9 +160,10 @@ def strength(text: str, looked_for: Sequence[Concept]) -> float:
     """
     noted, text = text, scored_text(text)
     present, said = stems_in(text), stems(text)
+    headed = present | {shown for shown in stems_in(noted) if shown.strip("0")}
     telling = [concept for concept in looked_for if concept.words and not concept.aside]
     named = _named(header_of(text)[0], looked_for) >= NAMED_SHARE
-    if telling and not named and all(concept.stems.isdisjoint(present) for concept in telling):
+    if telling and not named and all(concept.stems.isdisjoint(headed) for concept in telling):
         return 0.0
     pairs = [*pairwise(said)]
     together = sum(
@@ -171,7 +172,7 @@ def strength(text: str, looked_for: Sequence[Concept]) -> float:
         if any(first in one.stems and second in other.stems for first, second in pairs)
     )
     lacks = not all(concept.words for concept in looked_for) and not _has_figure(text, looked_for)
-    shown = sum(_strength(concept, present) for concept in looked_for) + together
+    shown = sum(_strength(concept, headed) for concept in looked_for) + together
     return shown * (LACKING if lacks else 1) * _form(text, looked_for) * _of_period(noted, looked_for)
 
 
@@ -196,7 +197,7 @@ PARTED, OF_YEAR, OF_OTHER_YEAR, ALL_SHARES = 0.9, 1.2, 0.8, 0.5
 def scored_text(noted: str) -> str:
     """Of a row that was noted with the headings of its columns, the row."""
     key, _, row = noted.removesuffix('"').partition(': "')
-    return row if row_cells(row) else f"{key}{_CELL_SIGN}{row}" if _CELL_SIGN in key else noted
+    return row if row_cells(row) else f"{key.partition(_CELL_SIGN)[0]}{_CELL_SIGN}{row}" if _CELL_SIGN in key else noted
 
 
 def entry_value(text: str, looked_for: Sequence[Concept]) -> str:
@@ -316,24 +317,27 @@ def _quotes(lines: Sequence[_Line]) -> Iterator[Quote]:
                 yield Quote(text=sentence[:QUOTE_CHARACTERS], first_line=line, last_line=line, key=member["key"])
         row = row_cells(text) if len(paragraph) == 1 else []
         if row:
-            yield _row_quote(row, paragraph[0], lines)
+            yield from _row_quotes(row, paragraph[0], lines)
         for start, end in () if members or row else sentence_spans(text):
             yield from _pieces(text, start, end, starts)
 
 
-def _row_quote(row: Sequence[str], at: _Line, lines: Sequence[_Line]) -> Quote:
-    """A row without the cells that a wide cell is repeated in. Of CSV with quotation marks, which no quotation has in
-    it, the first figure; the rest of it is its key.
+def _row_quotes(row: Sequence[str], at: _Line, lines: Sequence[_Line]) -> Iterator[Quote]:
+    """A row, without the cells that a wide cell is repeated in. Of CSV with quotation marks, which no quotation has in
+    it, each figure, with label and heading as its key.
     """
     number, line = at
     headings = _headings(line, [above for above in lines if above[0] < number][-MOST_ABOVE:])
     if '"' in line:
-        key = _CELL_SIGN.join(filter(None, [row[0], next(iter(headings), "")]))
-        return Quote(text=next(filter(_FIGURE_CELL.match, row[1:])), first_line=number, last_line=number, key=key)
+        for figure, heading in zip_longest(filter(_FIGURE_CELL.match, row[1:]), headings, fillvalue=""):
+            key = _CELL_SIGN.join(filter(None, [row[0], heading]))
+            if figure:
+                yield Quote(text=figure, first_line=number, last_line=number, key=key)
+        return
     cells = _EDGE.sub("", line).split(_CELL_SIGN)
-    first = max((at for at in range(1, len(cells)) if cells[: at + 1] == [cells[0]] * (at + 1)), default=0)
+    first = max((at for at in range(1, len(cells)) if {*cells[: at + 1]} == {cells[0]}), default=0)
     text = " ".join(_CELL_SIGN.join(cells[first:]).split())
-    return Quote(text=text[:QUOTE_CHARACTERS], first_line=number, last_line=number, key=_CELL_SIGN.join(headings))
+    yield Quote(text=text[:QUOTE_CHARACTERS], first_line=number, last_line=number, key=_CELL_SIGN.join(headings))
 
 
 def _headings(row: str, above: Sequence[_Line]) -> list[str]:
@@ -355,7 +359,7 @@ def _headings(row: str, above: Sequence[_Line]) -> list[str]:
                 break
         elif all(own):
             headings = [" ".join(dict.fromkeys(pair)) for pair in zip(own, headings or own, strict=True)]
-        elif headings or not period and not any(others[1:]):
+        elif headings or (not period and not any(others[1:])):
             period = period or (line.strip(" |") if not any(others[1:]) and _YEARS.search(line) else "")
     return [f"{period}; {headings[0]}", *headings[1:]] if period and headings else headings or [period][: bool(period)]
 
@@ -419,7 +423,7 @@ def row_cells(line: str) -> list[str]:
     cells = _cells(line)
     said = [cell for cell in cells[1:] if cell.strip("-—–")]
     figures = sum(_FIGURE_CELL.match(cell) is not None for cell in said)
-    if cells and _LETTER.search(cells[0]) and 2 * figures > len(said) and not all(map(_A_YEAR.match, said)):
+    if 2 * figures > len(said) and not all(map(_A_YEAR.match, said)):
         return cells
     *label, last, other = ["", "", "", *(part for part in line.split() if part not in _COLUMN_SIGNS)]
     of_text = not cells and any(label) and line.lstrip()[0].isalpha() and all(map(_FIGURE.match, (last, other)))
@@ -429,8 +433,8 @@ def row_cells(line: str) -> list[str]:
 
 def _cells(line: str) -> list[str]:
     """The cells of a line of a table, without those that repeat the one before as wide cells do."""
-    cells = [cell for cell in _parted(line)]
-    while cells and not cells[0]:
+    cells = _parted(line)
+    while cells and not _LETTER.search(cells[0]):
         del cells[0]
     return [cell for at, cell in enumerate(cells) if not at or cell != cells[at - 1] or _FIGURE_CELL.match(cell)]
 
@@ -444,7 +448,7 @@ def _parted(line: str) -> list[str]:
     if "," not in line or ", " in _IN_MARKS.sub("", line):
         return []
     cells = [(quoted or plain).strip() for quoted, plain in _CSV_CELL.findall(line)][:-1]
-    return cells if not cells[0][-1:].isdigit() and any(map(_FIGURE_CELL.match, cells[1:])) else []
+    return [] if cells[0][-1:].isdigit() else cells
 
 
 _EDGE = proven(r"^\|(?= *[^ |])|\|\s*$")
@@ -466,9 +470,11 @@ def _feet(lines: Sequence[_Line]) -> frozenset[int]:
         number
         for number, line in lines
         if _CONTENTS.match(line)
-        or (_ALONE_WITH_NUMBER.match(" ".join(line.replace("|", " ").split())) and len(row_cells(line)) < MANY_CELLS)
-        and ends(number - 1)
-        and ends(number + 1)
+        or (
+            (_ALONE_WITH_NUMBER.match(" ".join(line.replace("|", " ").split())) and len(row_cells(line)) < MANY_CELLS)
+            and ends(number - 1)
+            and ends(number + 1)
+        )
     )
 
 

@@ -18,7 +18,6 @@ from waystation.adapters.offline.language import (
     Concept,
     concepts,
     first_words,
-    is_of_every_document,
     proper_names,
     stem,
     stems_in,

@@ -42,7 +42,6 @@ from waystation.adapters.offline.quotes import (
 )
 from waystation.adapters.offline.replies import CHARACTERS_A_TOKEN, Call, Reply, call, finding, tokens_of
 from waystation.adapters.offline.view import Exchange, View, part_text
-from waystation.domain.details import counted
 from waystation.patterns import proven
 
 MANY_DOCUMENTS = 200
@@ -459,8 +458,8 @@ class Researcher:
         if told and quoted < total:
             others = self._others({note.place.document for note in told})
             yield (
-                f"{quoted} of {counted(total, 'document')} {'is' if quoted == 1 else 'are'} quoted here; {others} not read for this step or had no "
-                "passage that matched its words."
+                f"{quoted} of {total} documents {'is' if quoted == 1 else 'are'} quoted here; {others} not read for this step or had "
+                "no passage that matched its words."
             )
 
     def _others(self, quoted: Set[str]) -> str:
