@@ -344,3 +344,16 @@ async def test_a_document_that_says_the_same_twice_is_named_once(model: ChatMode
         '- **EBAY_2022**: "NET REVENUES 9,795 10,420" [EBAY_2022.txt:7-7]',
     ]
     assert team.world.misquoted() == []
+
+
+async def test_a_name_that_no_file_is_called_by_is_looked_for_in_their_texts(model: ChatModel) -> None:
+    texts = {
+        "acm-10-k.html": "# Acme\n\nAcme makes anvils.\n\n# Anvils\n\nAcme is old.\n\n# Sales of Acme\n\nAcme | 2024\nNet sales | 391\nCosts | 210",
+        "brl-10-k.html": "Barrel makes barrels.\n\nBarrel knows Acme.\n\nMillions | 2024\nNet sales | 12,345\nCosts | 7",
+    }
+    team = Team(model, World(texts))
+    await team.work("What were the net sales of Acme in 2024?")
+    (first, *others) = team.world.report.sections[0].markdown.splitlines()
+    assert first == '- **acm-10-k**: 2024: "Net sales | 391" [acm-10-k.html:12-12]'
+    assert not [line for line in others if "12,345" in line]
+    assert "- Taken to be about Acme, because it is said most often there: acm-10-k." in others

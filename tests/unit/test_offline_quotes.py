@@ -214,3 +214,53 @@ def test_words_side_by_side_tell_more_than_apart() -> None:
 
 def test_a_possessive_is_the_word_itself() -> None:
     assert stems_in("eBay's revenue") == stems_in("eBay revenue")
+
+
+TABLE = (
+    "| Year ended 2024 | Year ended 2023\nProducts | $ 294 | $ 298\n"
+    "Total net sales | $ 391 | $ 383\nCost of sales | 210 | 214\nGross margin | 46.2 % | 44.1 %"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "question", "noted"),
+    [
+        (
+            TABLE,
+            "What were the total net sales in 2024?",
+            'Year ended 2024 | Year ended 2023: "Total net sales | $ 391 | $ 383"',
+        ),
+        (
+            'Years,2024,2023\nTotal net sales,"$391,035","$383,285"\nCost of sales,"210,352","214,137"',
+            "What were the total net sales in 2023?",
+            'Total net sales | 2023: "$383,285"',
+        ),
+        ("Years,2024,2023\nNet sales,391,383\nCosts,210,214", "What were the net sales?", "Net sales,391,383"),
+        (
+            "(millions) 2024 2023\nNet sales $ 391.0 $ 383.2\nCosts 210 214",
+            "What were the net sales?",
+            "Net sales $ 391.0 $ 383.2",
+        ),
+        (
+            "The net sales of Acme come from sales.\n\nAcme Net Sales Inc. | 2024 Form 10-K | 35\n\nNet sales | 12 |",
+            "What were the net sales of Acme?",
+            "Net sales | 12",
+        ),
+        (
+            "Item 5. Stockholders of record | 12\n\nThere are 348 stockholders of record.",
+            "How many stockholders of record are there?",
+            "There are 348 stockholders of record.",
+        ),
+        (
+            "It is called “Acme.” There are 348 owners of record, and more come.",
+            "How many owners are there?",
+            "There are 348 owners of record, and more come.",
+        ),
+    ],
+)
+def test_a_row_of_a_table_answers_with_its_headings_and_the_foot_of_a_page_does_not(
+    text: str, question: str, noted: str
+) -> None:
+    lines = list(enumerate(text.splitlines(), 1))
+    best = best_quotes(lines, concepts(question))[0]
+    assert best.noted.removeprefix("2024 | 2023: ").strip('"') in {noted, noted.strip('"')}

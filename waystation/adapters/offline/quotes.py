@@ -191,13 +191,15 @@ def _of_period(noted: str, looked_for: Sequence[Concept]) -> float:
     return OF_YEAR if years & asked else 1.0 if "fiscal" in asked else OF_OTHER_YEAR
 
 
-PARTED, OF_YEAR, OF_OTHER_YEAR, ALL_SHARES = 0.9, 1.2, 0.8, 0.5
+PARTED, OF_YEAR, OF_OTHER_YEAR, ALL_SHARES = 0.9, 1.05, 0.8, 0.5
 
 
 def scored_text(noted: str) -> str:
     """Of a row that was noted with the headings of its columns, the row."""
-    key, _, row = noted.removesuffix('"').partition(': "')
-    return row if row_cells(row) else f"{key.partition(_CELL_SIGN)[0]}{_CELL_SIGN}{row}" if _CELL_SIGN in key else noted
+    key, headed, row = noted.removesuffix('"').partition(': "')
+    if headed and row_cells(row):
+        return row
+    return f"{key.partition(_CELL_SIGN)[0]}{_CELL_SIGN}{row}" if headed and _CELL_SIGN in key else noted
 
 
 def entry_value(text: str, looked_for: Sequence[Concept]) -> str:

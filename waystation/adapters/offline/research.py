@@ -458,8 +458,8 @@ class Researcher:
         if told and quoted < total:
             others = self._others({note.place.document for note in told})
             yield (
-                f"{quoted} of {total} documents {'is' if quoted == 1 else 'are'} quoted here; {others} not read for this step or had "
-                "no passage that matched its words."
+                f"{quoted} of {total} documents {'is' if quoted == 1 else 'are'} quoted here; {others} not read "
+                "for this step or had no passage that matched its words."
             )
 
     def _others(self, quoted: Set[str]) -> str:
