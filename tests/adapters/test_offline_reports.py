@@ -348,7 +348,8 @@ async def test_a_document_that_says_the_same_twice_is_named_once(model: ChatMode
 
 async def test_a_name_that_no_file_is_called_by_is_looked_for_in_their_texts(model: ChatModel) -> None:
     texts = {
-        "acm-10-k.html": "# Acme\n\nAcme makes anvils.\n\n# Anvils\n\nAcme is old.\n\n# Sales of Acme\n\nAcme | 2024\nNet sales | 391\nCosts | 210",
+        "acm-10-k.html": "# Acme\n\nAcme makes anvils.\n\n# Anvils\n\nAcme is old.\n\n# Sales of Acme\n\n"
+        "Acme | 2024\nNet sales | 391\nCosts | 210",
         "brl-10-k.html": "Barrel makes barrels.\n\nBarrel knows Acme.\n\nMillions | 2024\nNet sales | 12,345\nCosts | 7",
     }
     team = Team(model, World(texts))
