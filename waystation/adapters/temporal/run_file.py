@@ -86,7 +86,7 @@ def write_run_file(path: Path, run: RunFile) -> None:
 def remove_run_file(path: Path, run: RunFile) -> None:
     """Remove the run file, unless another run has written its own meanwhile."""
     found = read_run_file(path)
-    if found is not None and (found.server, found.workers) == (run.server, run.workers):
+    if found is not None and found.replace(pages=run.pages, ready=run.ready) == run:
         path.unlink(missing_ok=True)
 
 
