@@ -350,7 +350,8 @@ async def test_a_name_that_no_file_is_called_by_is_looked_for_in_their_texts(mod
     texts = {
         "acm-10-k.html": "# Acme\n\nAcme makes anvils.\n\n# Anvils\n\nAcme is old.\n\n# Sales of Acme\n\n"
         "Acme | 2024\nNet sales | 391\nCosts | 210",
-        "brl-10-k.html": "Barrel makes barrels.\n\nBarrel knows Acme.\n\nMillions | 2024\nNet sales | 12,345\nCosts | 7",
+        "brl-10-k.html": "Barrel makes barrels.\n\nBarrel knows Acme.\n\nMillions | 2024\nNet sales | 12,345\n"
+        "Costs | 7",
     }
     team = Team(model, World(texts))
     await team.work("What were the net sales of Acme in 2024?")
