@@ -3,6 +3,7 @@
 How places are written and read: citations, the passages of a search, the lines of a document, notes.
 """
 
+import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import islice, pairwise, zip_longest
@@ -68,15 +69,13 @@ _OF_ENVELOPES = (
 _ENVELOPE = frozenset(_OF_ENVELOPES.split())
 """A header line of these tells of the file or the mail: no answer, unless the question says the word itself."""
 _FIGURE = proven(r"^[$€£(+-]{0,3}\d[\d.,]{0,20}(?<![.,])[)%]{0,2}$")
-_CONTENTS = proven(
-    r"^[| ]*(?:item|part|note|section|chapter|appendix)\b[^|]*(?:\|[^|]*)?[| ]+\d{1,3}[| ]*$", re.IGNORECASE
-)
-"""Of a table of contents."""
+_PART = proven(r"(?:item|part|note|section|chapter|appendix)\b", re.IGNORECASE)
+_PAGE = proven(r"[| ]\d{1,3}\Z")
+"""At the end of a line of a table of contents, which begins with a part."""
 MANY_CELLS = 3
 _FIGURE_CELL = proven(
     r"^(?:[A-Z]{1,3}\b)?\W{0,5}\d[\d.,' ]{0,20}\W{0,4}(?:[KMBkmx]|bn|mn|pp|bps|pts|million|billion|thousand)?\W{0,2}$"
 )
-_CSV_CELL = proven(r'(?:"((?:[^"]|"")*+)"|([^,"]*+))(?:,|$)')
 _IN_MARKS = proven(r'"[^"]*+"')
 _ALONE_WITH_NUMBER = proven(r"^(?:[^.!?:]{1,80} \d{1,4}|\d{1,4} [^.!?:]{1,80})$")
 """Between blank lines, or at the end or the beginning of a page: what pages have at their foot or head."""
@@ -449,7 +448,7 @@ def _parted(line: str) -> list[str]:
         return [cell.strip() for cell in line.split("\t")]
     if "," not in line or ", " in _IN_MARKS.sub("", line):
         return []
-    cells = [(quoted or plain).strip() for quoted, plain in _CSV_CELL.findall(line)][:-1]
+    cells = [cell.strip() for cell in next(csv.reader([line[:MOST_OF_CSV]]))]
     return [] if cells[0][-1:].isdigit() else cells
 
 
@@ -457,8 +456,16 @@ _EDGE = proven(r"^\|(?= *[^ |])|\|\s*$")
 _CELL_SIGN = " | "
 _YEARS = proven(r"(?<![\d,.$])(?:19|20)\d\d(?![\d,.]\d)")
 _LETTER, _A_YEAR = proven(r"[^\W\d_]"), proven(r"^(?:19|20)\d\d$")
+MOST_OF_CSV = 100_000
+"""Characters of a line: fewer than a cell may have for the library."""
 MOST_ABOVE = 40
 """Lines above a row in which the headings of its table are looked for."""
+
+
+def _is_of_contents(line: str) -> bool:
+    said = line.strip("| ")
+    page = _PAGE.search(said)
+    return bool(page and _PART.match(said)) and said[: page.start() if page else 0].strip("| ").count("|") <= 1
 
 
 def _feet(lines: Sequence[_Line]) -> frozenset[int]:
@@ -471,7 +478,7 @@ def _feet(lines: Sequence[_Line]) -> frozenset[int]:
     return frozenset(
         number
         for number, line in lines
-        if _CONTENTS.match(line)
+        if _is_of_contents(line)
         or (
             (_ALONE_WITH_NUMBER.match(" ".join(line.replace("|", " ").split())) and len(row_cells(line)) < MANY_CELLS)
             and ends(number - 1)

@@ -91,7 +91,7 @@ _LINE = proven(
 )
 _KEY_OF_LINE = proven(
     r"(?:\*\*|__)?(?:(?P<quote>[\"'`])(?P<quoted>[^\"'`\n]{1,100}+)(?P=quote)"
-    r"|(?P<plain>[^\s\"'`:=,{}\[\]()][^\n\"'`:={}\[\]()]{0,98}?))"
+    r"|(?P<plain>[^\s\"'`:=,{}\[\]()][^\n\"'`:={}\[\]()]{0,98}+))"
     r"(?:\*\*|__)?[ \t]{0,8}(?:=>|:=|[:=])(?![:=]|//)(?:\*\*|__)?[ \t]{0,8}(?:&\w{1,40}[ \t]{1,8})?"
 )
 _VALUE_OF_LINE = proven(rf"{_QUOTED}|(?P<bare>[^\s\"'`](?:[^\n#]|(?<!\s)#){{0,4000}}+)")
@@ -383,7 +383,7 @@ def _in_line(
     kind, name = nested[-1][1], ""
     key = _KEY_OF_LINE.match(text, start, end)
     if key:
-        name = key["quoted"] or key["plain"]
+        name = key["quoted"] or key["plain"].strip(" \t*_")
         start = key.end()
         kind = max(kind, _kind_of(name)) if start == end or text[start] in "{[" else kind
     if start < end and text[start] in "{[":
