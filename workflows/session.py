@@ -132,7 +132,9 @@ class SessionWorkflow:
         """As `submit_task`, for a sender that is a workflow: an activity that waited for the answer would hold a slot
         that the admission itself may need.
         """
-        await self._handle_or_hold(HeldSignal(name="admit_task", sent=sent))
+        await self._until_ready()
+        if self._takes(sent):
+            await self._handle_or_hold(HeldSignal(name="admit_task", sent=sent))
 
     async def _answer_request(self, sent: tuple[JsonValue, ...]) -> None:
         request = read(AdmissionRequest, sent)
@@ -162,7 +164,9 @@ class SessionWorkflow:
     @workflow.signal(description="A task asks for more than its budget. Sent by tasks.")
     async def ask_budget(self, *sent: JsonValue) -> None:
         """Answered at once, each ask once; by the next execution where this one is about to continue as new."""
-        await self._handle_or_hold(HeldSignal(name="ask_budget", sent=sent))
+        await self._until_ready()
+        if self._takes(sent):
+            await self._handle_or_hold(HeldSignal(name="ask_budget", sent=sent))
 
     async def _answer_ask(self, sent: tuple[JsonValue, ...]) -> None:
         ask = read(Ask, sent)
@@ -195,9 +199,6 @@ class SessionWorkflow:
             self._change(session.settled(self._state, settlement))
 
     async def _handle_or_hold(self, signal: HeldSignal) -> None:
-        await self._until_ready()
-        if not self._takes(signal.sent):
-            return
         if self._is_long() and (held := session.held_with(self._held, signal)) is not None:
             self._held = held
         else:
