@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
@@ -91,10 +90,6 @@ def session_of(given: object, depth: int = DEPTH) -> str:
             return next(filter(None, parts), "")
         case _:
             return ""
-
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

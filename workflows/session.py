@@ -20,14 +20,14 @@ from waystation.domain.budget import Account
 from waystation.domain.continuation import TaskRewind, TaskStart
 from waystation.domain.errors import BadInput, Overdrawn
 from waystation.domain.foreign import plain_words
-from waystation.domain.names import ADMISSION_ANSWER, BUDGET_ANSWER, SESSION_CONTINUES
+from waystation.domain.held import HeldMessage, held_with
+from waystation.domain.names import ADMISSION_ANSWER, ADMIT_TASK, ASK_BUDGET, BUDGET_ANSWER, SESSION_CONTINUES
 from waystation.domain.session import (
     Admission,
     AdmissionAnswer,
     AdmissionRequest,
     Admitted,
     Ask,
-    HeldSignal,
     Raised,
     SaveSession,
     SessionStart,
@@ -66,7 +66,7 @@ class SessionWorkflow:
         self._state, self._epoch, self._version = start.state, start.epoch, start.version
         self._saved = start.saved
         self._starting: set[str] = set()
-        self._held: tuple[HeldSignal, ...] = ()
+        self._held: tuple[HeldMessage, ...] = ()
         self._ready = self._used = bool(start.epoch)
 
     @workflow.run
@@ -132,12 +132,10 @@ class SessionWorkflow:
         """As `submit_task`, for a sender that is a workflow: an activity that waited for the answer would hold a slot
         that the admission itself may need.
         """
-        await self._until_ready()
-        if self._takes(sent):
-            await self._handle_or_hold(HeldSignal(name="admit_task", sent=sent))
+        await self._handle_or_hold(ADMIT_TASK, sent)
 
-    async def _answer_request(self, sent: tuple[JsonValue, ...]) -> None:
-        request = read(AdmissionRequest, sent)
+    async def _answer_request(self, sent: JsonValue) -> None:
+        request = read(AdmissionRequest, (sent,))
         if request is None:
             return
         try:
@@ -164,12 +162,10 @@ class SessionWorkflow:
     @workflow.signal(description="A task asks for more than its budget. Sent by tasks.")
     async def ask_budget(self, *sent: JsonValue) -> None:
         """Answered at once, each ask once; by the next execution where this one is about to continue as new."""
-        await self._until_ready()
-        if self._takes(sent):
-            await self._handle_or_hold(HeldSignal(name="ask_budget", sent=sent))
+        await self._handle_or_hold(ASK_BUDGET, sent)
 
-    async def _answer_ask(self, sent: tuple[JsonValue, ...]) -> None:
-        ask = read(Ask, sent)
+    async def _answer_ask(self, sent: JsonValue) -> None:
+        ask = read(Ask, (sent,))
         if ask is None:
             return
         state, answer = session.answered(self._state, ask)
@@ -198,18 +194,21 @@ class SessionWorkflow:
         if settlement is not None:
             self._change(session.settled(self._state, settlement))
 
-    async def _handle_or_hold(self, signal: HeldSignal) -> None:
-        if self._is_long() and (held := session.held_with(self._held, signal)) is not None:
+    async def _handle_or_hold(self, signal: str, sent: tuple[JsonValue, ...]) -> None:
+        await self._until_ready()
+        if not self._takes(sent):
+            return
+        message = HeldMessage(signal=signal, sent=whole(sent), readable=True)
+        if self._is_long() and (held := held_with(self._held, message)) is not None:
             self._held = held
         else:
-            await self._handle(signal)
+            await self._handle(message)
 
-    async def _handle(self, signal: HeldSignal) -> None:
-        match signal.name:
-            case "ask_budget":
-                await self._answer_ask(signal.sent)
-            case "admit_task":
-                await self._answer_request(signal.sent)
+    async def _handle(self, message: HeldMessage) -> None:
+        if message.signal == ASK_BUDGET:
+            await self._answer_ask(message.sent)
+        else:
+            await self._answer_request(message.sent)
 
     @workflow.query(description="The session's account: limit, spent, and what is reserved for each open task.")
     def account(self) -> Account:

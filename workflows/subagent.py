@@ -123,7 +123,7 @@ class SubagentStart(Value):
     team: tuple[Teammate, ...] = ()
     """As it was then."""
     drawable: Amount = Amount()
-    """The same."""
+    """What it could draw from its task then."""
 
 
 @workflow.defn(name=SUBAGENT_WORKFLOW)

@@ -14,9 +14,10 @@ from activities.tasks import EditedPlanRequest, PlanningActivities, PlanRequest
 from waystation.domain import signals
 from waystation.domain.amount import Amount
 from waystation.domain.approvals import SeveralAnswers, refusal
-from waystation.domain.continuation import HeldMessage, TaskStart
+from waystation.domain.continuation import TaskStart
 from waystation.domain.delegation import SubagentNews
 from waystation.domain.documents import DocumentsUpdate
+from waystation.domain.held import HeldMessage, held_with
 from waystation.domain.loans import lending
 from waystation.domain.plan import PlanEdit
 from waystation.domain.reviews import PLANNING_PART, for_steps, provided, replanned
@@ -85,14 +86,6 @@ class Crew:
         self._driving.clear()
 
 
-HELD_BYTES = 100_000
-"""Maximum size of the messages that go along to the next run, as JSON."""
-
-
-def _size(*held: HeldMessage) -> int:
-    return sum(len(message.model_dump_json()) for message in held)
-
-
 class Inbox:
     """What people send: validated, put on the task's board, kept by the store. What names something in the store is put
     on the board twice: when it has come, and when the store has it.
@@ -103,7 +96,7 @@ class Inbox:
 
     def __init__(self, board: Board, gate: BudgetGate) -> None:
         self._board, self._gate = board, gate
-        self._held: list[HeldMessage] | None = None
+        self._held: tuple[HeldMessage, ...] | None = None
 
     async def take(self, signal: Signal[InputT], sent: tuple[JsonValue, ...]) -> None:
         """Have it take effect, in the next run if this one is about to continue as new. What came unencrypted where it
@@ -111,19 +104,19 @@ class Inbox:
         """
         await self._board.until_ready()
         message = HeldMessage(signal=signal.name, sent=whole(sent), readable=self._board.takes(sent))
-        if self._held is not None and _size(*self._held, message) <= HELD_BYTES:
-            self._held.append(message)
+        if self._held is not None and (held := held_with(self._held, message)) is not None:
+            self._held = held
         else:
             await self._handle(message)
 
     def hold(self) -> None:
         """From now on messages are for the next run: else a steady stream of them would keep this one for ever."""
-        self._held = [] if self._held is None else self._held
+        self._held = self.held
 
     @property
     def held(self) -> tuple[HeldMessage, ...]:
         """What came since `hold`."""
-        return tuple(self._held or ())
+        return self._held or ()
 
     async def release(self) -> None:
         """There is no next run after all: have what was held take effect here, and all that follows."""

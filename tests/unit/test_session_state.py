@@ -12,10 +12,10 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Account
 from waystation.domain.details import limit_fields
 from waystation.domain.errors import BadInput, Overdrawn
+from waystation.domain.held import HeldMessage, held_with
 from waystation.domain.session import (
     Admitted,
     Ask,
-    HeldSignal,
     Raised,
     SessionAnswer,
     SessionStart,
@@ -53,11 +53,11 @@ def test_a_session_with_as_many_open_tasks_as_it_may_have_fits_into_a_payload_an
         open_tasks=tuple(ids),
         answered=tuple(f"{ids[0]}/research-1.subagent-12-{number}" for number in range(session.REMEMBERED_ASKS)),
     )
-    asks = HeldSignal(name="ask_budget", sent=(ask().model_dump(mode="json"),))
-    held: tuple[HeldSignal, ...] | None = ()
+    asks = HeldMessage(signal="ask_budget", sent=ask().model_dump(mode="json"), readable=True)
+    held: tuple[HeldMessage, ...] | None = ()
     longest = held
     while held is not None:
-        longest, held = held, session.held_with(held, asks)
+        longest, held = held, held_with(held, asks)
     start = SessionStart(store_id="s" * 32, tenant="t" * 64, session="s" * 64, state=state, held=longest)
     assert len(start.model_dump_json()) < 256_000
     ref = TaskRef(store_id="s", tenant="t", session="s", task_id="task-more")

@@ -10,9 +10,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import datetime
-from functools import partial
 from getpass import getpass
-from importlib import import_module
 from pathlib import Path
 from secrets import token_hex
 from socket import create_server, socket
@@ -103,38 +101,41 @@ async def pages_here(settings: Settings, failed: Callable[[str], None]) -> Async
         yield ""
         return
     identities, token = known_to(settings), new_token()
+
+    async def serve_once_asked(listener: socket) -> None:
+        await _connection_waits(listener)
+        with loading():
+            site_thread = await asyncio.to_thread(_site_thread)
+        async with aclosing(site_thread(settings.replace(server=None), identities, listener, token)) as site:
+            try:
+                await site.until_ended()
+            except WaystationError as error:
+                failed(str(error))
+
     with _usual_listener() as listener:
-        address = address_here(int(listener.getsockname()[1]), token)
-        begin = partial(_begun, settings.replace(server=None), identities, listener, token)
-        serving = asyncio.create_task(_serve_once_asked(listener, begin, failed))
+        serving = asyncio.create_task(serve_once_asked(listener))
         try:
-            yield address
+            yield address_here(int(listener.getsockname()[1]), token)
         finally:
             serving.cancel()
             with suppress(asyncio.CancelledError):
                 await serving
 
 
-async def _serve_once_asked(listener: socket, begin: Callable[[], "SiteThread"], failed: Callable[[str], None]) -> None:
+async def _connection_waits(listener: socket) -> None:
+    """Return when somebody connects; the connection is left for others to accept."""
     loop, asked = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(listener.fileno(), asked.set)
     try:
         await asked.wait()
     finally:
         loop.remove_reader(listener.fileno())
-    with loading():
-        await asyncio.to_thread(import_module, "waystation.serve.site")
-    async with aclosing(begin()) as site:
-        try:
-            await site.until_ended()
-        except WaystationError as error:
-            failed(str(error))
 
 
-def _begun(settings: Settings, identities: Identities, listener: socket, token: str) -> "SiteThread":
-    from waystation.serve.site import SiteThread  # noqa: PLC0415  it is loaded by now
+def _site_thread() -> "type[SiteThread]":
+    from waystation.serve.site import SiteThread  # noqa: PLC0415  it takes more than a second to load
 
-    return SiteThread(settings, identities, listener, token)
+    return SiteThread
 
 
 def _usual_listener() -> socket:

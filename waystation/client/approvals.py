@@ -125,10 +125,7 @@ async def origins(temporal: "TemporalTasks", progress: TaskProgress) -> dict[str
 def without_answer(run: "TaskRun | None") -> tuple[TaskPhase, str]:
     """How a task stands that does not answer, and a remark on it."""
     if run is None:
-        return (
-            TaskPhase.SUBMITTED,
-            NOT_TAKEN,
-        )
+        return TaskPhase.SUBMITTED, NOT_TAKEN
     if run.ended is not None:
         return run.ended, "it was ended in Temporal, without a report"
     return TaskPhase.WORKING, "no worker answers: it goes on when one runs; the numbers are not known until then"

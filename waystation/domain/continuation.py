@@ -12,8 +12,6 @@ What a task's workflow is started with.
 from collections.abc import Iterable
 from datetime import datetime
 
-from pydantic import JsonValue
-
 from waystation.domain.agent_run import AgentRun
 from waystation.domain.amount import Limit
 from waystation.domain.budget import Account, RunTotals
@@ -21,6 +19,7 @@ from waystation.domain.compaction.history import current, rewind, with_record
 from waystation.domain.compaction.outcome import ContextEdit
 from waystation.domain.delegation import parent_of, step_of
 from waystation.domain.errors import BadInput
+from waystation.domain.held import HeldMessage
 from waystation.domain.pieces import StateRef
 from waystation.domain.plan import Oversight, Plan, share_out, share_out_with_reserves
 from waystation.domain.privacy import Policy
@@ -204,17 +203,6 @@ def _edit(run: AgentRun, asked: TaskRewind) -> ContextEdit:
         state="done",
         reason="the task goes on from there, and what built on it begins anew",
     )
-
-
-class HeldMessage(Value):
-    """A signal that came while its task stored its state to continue as new. The next run handles it first."""
-
-    signal: str
-    """Its name."""
-    sent: JsonValue
-    """As it came: validated when it is handled."""
-    readable: bool
-    """Whether it was encrypted where it must be."""
 
 
 class TaskStart(Value):

@@ -1,8 +1,7 @@
-"""What whoever asks a server may do."""
+"""What a client of the server may do: permissions, each of which includes those before it."""
 
 from typing import Literal, get_args
 
 Permit = Literal["read", "submit", "approve"]
-"""Each includes those before it."""
 PERMITS: tuple[Permit, ...] = get_args(Permit)
 """From the least on."""

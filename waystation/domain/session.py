@@ -12,6 +12,7 @@ from pydantic import Field, JsonValue, model_validator
 from waystation.domain.amount import Amount, Limit, amount_text, dollars, limit_text, used_text
 from waystation.domain.budget import Account
 from waystation.domain.errors import BadInput, Overdrawn
+from waystation.domain.held import HeldMessage
 from waystation.domain.privacy import Policy
 from waystation.domain.task import (
     LOWEST_BUDGET,
@@ -73,24 +74,6 @@ class SaveSession(Value):
     stored: StoredSession
 
 
-class HeldSignal(Value):
-    """A signal of a workflow that came when its session was about to continue as new."""
-
-    name: Literal["ask_budget", "admit_task"]
-    sent: tuple[JsonValue, ...]
-    """As it came, encrypted where it must be: validated when it is handled."""
-
-
-HELD_BYTES = 100_000
-"""Maximum size of what is held, as JSON."""
-
-
-def held_with(held: tuple[HeldSignal, ...], signal: HeldSignal) -> tuple[HeldSignal, ...] | None:
-    """The signals with one more; None where they would be too large to go along to the next execution."""
-    together = (*held, signal)
-    return together if sum(len(one.model_dump_json()) for one in together) <= HELD_BYTES else None
-
-
 class SessionStart(Value):
     """Input of the Session workflow."""
 
@@ -106,7 +89,7 @@ class SessionStart(Value):
     """Of the state."""
     saved: int = 0
     """The version that the store has."""
-    held: tuple[HeldSignal, ...] = ()
+    held: tuple[HeldMessage, ...] = ()
     """They came while the execution before was about to continue as new, and take effect in this one."""
 
     @property

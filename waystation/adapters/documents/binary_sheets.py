@@ -4,7 +4,7 @@ They are those of Excel 97 in another coding: a number for the kind and one for 
 """
 
 import struct
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from waystation.adapters.documents.looks import ERRORS, MOST_COLUMNS, Look, SheetLook, font_look
@@ -22,12 +22,18 @@ _NO_TEXT = 0xFFFFFFFF
 
 
 def _records(content: bytes) -> Iterator[tuple[int, bytes]]:
-    at = 0
-    while at < len(content):
-        kind, at = _varied(content, at, 2)
-        size, at = _varied(content, at, 4)
-        yield kind, content[at : at + size]
-        at += size
+    return ((kind, content[begin:end]) for kind, _, begin, end in _places(content))
+
+
+def _places(content: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """Of each record its kind, where it begins, and where its contents begin and end."""
+    end = 0
+    while end < len(content):
+        start = end
+        kind, at = _varied(content, start, 2)
+        size, begin = _varied(content, at, 4)
+        end = begin + size
+        yield kind, start, begin, end
 
 
 def _varied(content: bytes, at: int, most: int) -> tuple[int, int]:
@@ -70,18 +76,10 @@ def binary_sheets(content: bytes) -> dict[str, str]:
     return found
 
 
-def without_binary_sheets(content: bytes, names: Collection[str]) -> bytes:
+def without_binary_sheets(content: bytes, names: Set[str]) -> bytes:
     """A workbook that does not list the sheets of these names."""
-    kept: list[bytes] = []
-    at = 0
-    while at < len(content):
-        begin = at
-        kind, at = _varied(content, at, 2)
-        size, at = _varied(content, at, 4)
-        at += size
-        if kind != _SHEET or not any(name in names for name in binary_sheets(content[begin:at])):
-            kept.append(content[begin:at])
-    return b"".join(kept)
+    records = ((kind, content[start:end]) for kind, start, _, end in _places(content))
+    return b"".join(record for kind, record in records if kind != _SHEET or names.isdisjoint(binary_sheets(record)))
 
 
 class BinaryStyles(NamedTuple):

@@ -153,7 +153,7 @@ class _Book:
     def _usual_binary(self, archive: ZipFile, main: str, targets: Mapping[str, tuple[str, str]]) -> bytes:
         content = member(archive, main)
         listed = binary_sheets(content).items()
-        unknown = [name for name, link in listed if self._is_unknown(name, targets.get(link, ("", ""))[0])]
+        unknown = {name for name, link in listed if self._is_unknown(name, targets.get(link, ("", ""))[0])}
         folder = f"{main.rpartition('/')[0]}/"
         linked = Element("Relationships", xmlns="http://schemas.openxmlformats.org/package/2006/relationships")
         moved: dict[str, bytes] = {"xl/workbook.bin": without_binary_sheets(content, unknown)}

@@ -54,7 +54,7 @@ class Children:
         self._threads = ThreadPoolExecutor(count + MOST_SPARES, "redaction")
         self._all = {self._begun() for _ in range(count)}
         self._idle = list(self._all)
-        self._resting: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
         self._change = asyncio.Condition()
         self._asking = set[asyncio.Task[object]]()
         self._closed = False
@@ -84,8 +84,8 @@ class Children:
     def close(self) -> None:
         """End all of them. Who waits for an answer is told so."""
         self._closed = True
-        if self._resting is not None:
-            self._resting.cancel()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         for child in self._all:
             child.end()
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -146,16 +146,16 @@ class Children:
             if len(self._all) < self._count and not self._closed:
                 self._add()
                 self._keep(asyncio.create_task(self._begin(self._idle[-1])))
-            self._rest_later()
+            self._restart_idle_timer()
             self._change.notify_all()
 
-    def _rest_later(self) -> None:
-        if self._resting is not None:
-            self._resting.cancel()
-        self._resting = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._rest)
+    def _restart_idle_timer(self) -> None:
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._idle_timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._end_idle)
 
-    def _rest(self) -> None:
-        """End them all, unless one is asked: it is looked at again when that one is free."""
+    def _end_idle(self) -> None:
+        """End all children, unless one is at work: the timer starts again when it is free."""
         if self._closed or len(self._idle) < len(self._all):
             return
         for child in self._all:
