@@ -67,6 +67,8 @@ class SessionWorkflow:
         self._saved = start.saved
         self._starting: set[str] = set()
         self._held: tuple[HeldMessage, ...] = ()
+        self._idle = False
+        """Whether `run` waits for something to happen."""
         self._ready = self._used = bool(start.epoch)
 
     @workflow.run
@@ -256,11 +258,14 @@ class SessionWorkflow:
 
     async def _quiet(self) -> bool:
         """True after an interval in which tasks stayed open; False when none is left or the history grew long."""
-        await workflow.wait_condition(lambda: bool(self._state.open_tasks) or self._is_long() or self._is_over())
+        self._idle = True
         try:
+            await workflow.wait_condition(lambda: bool(self._state.open_tasks) or self._is_long() or self._is_over())
             await workflow.wait_condition(lambda: not self._state.open_tasks or self._is_long(), **RECONCILE)
         except TimeoutError:
             return True
+        finally:
+            self._idle = False
         return False
 
     async def _reconcile(self) -> None:
@@ -330,9 +335,9 @@ class SessionWorkflow:
     def _require(self, model: type[BaseModel], sent: tuple[JsonValue, ...]) -> None:
         """Reject an update, of which then nothing is kept. Raises ValueError, and ApplicationError `SESSION_CONTINUES`
         once the history is long: updates that are accepted without end would keep us from continuing as new, until the
-        server terminates us.
+        server terminates us. The first one is accepted where `run` is idle: a rejected update wakes nobody.
         """
-        if self._is_long():
+        if self._is_long() and not self._idle:
             raise ApplicationError(CONTINUES, type=SESSION_CONTINUES)
         if not self._takes(sent):
             raise ValueError(UNSEALED)

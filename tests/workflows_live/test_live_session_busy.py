@@ -128,6 +128,23 @@ async def test_under_steady_submits_a_session_continues_as_new_and_forgets_nothi
         assert await at.account() == holding(*range(each * people))
 
 
+@pytest.mark.parametrize("long", range(80, 84))
+async def test_a_session_whose_history_is_long_when_it_is_idle_takes_the_next_submit(long: int, tmp_path: Path) -> None:
+    """The server may say so first with an update, and one that is rejected wakes no workflow."""
+    async with (
+        dev_server(f"limit.historyCount.suggestContinueAsNew={long}") as client,
+        platform(client, tmp_path) as at,
+    ):
+        at.admissions.opened.set()
+        await at.limit()
+        runs: set[str] = set()
+        for number in range(6):
+            await at.submit(number, seconds=20)
+            runs.add((await at.session.describe()).run_id)
+        assert len(runs) > 1
+        assert await at.account() == holding(*range(6))
+
+
 async def test_under_steady_asks_a_session_continues_as_new_and_answers_each_once(tmp_path: Path) -> None:
     each, tasks = 40, 5
     async with dev_server(*LONG_IS) as client, platform(client, tmp_path) as at:
