@@ -410,16 +410,19 @@ def up() -> None:
 async def _up(settings: Settings) -> RunFile:
     refuse_named_server()
     log = settings.logs_folder / "dev.log"
-    process = None if taken(settings) else _start(log)
+    process: subprocess.Popen[bytes] | None = None
     try:
         async with asyncio.timeout(START_SECONDS):
             # Two may start at once: whichever lost waits for the other.
-            while (process is not None and process.poll() is None) or taken(settings):
+            while process is None or process.poll() is None or taken(settings):
                 run = read_run_file(settings.run_file)
-                if run is not None and run.ready and run.workers.find() is not None:
+                if run is not None and run.ready and run.alive and run.workers.find() is not None:
                     if process is None or run.workers.pid != process.pid:
                         say("it runs already")
                     return run
+                # A run whose server died still holds the lock until its workers have ended.
+                if process is None and not taken(settings):
+                    process = _start(log)
                 await asyncio.sleep(READY_POLL_SECONDS)
     except TimeoutError as error:
         if process is not None:
