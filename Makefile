@@ -37,7 +37,7 @@ check: lint test-all wheel ## Lint, types, layers, all tests and the installed w
 lint: $(STAMP) ## Lint, formatting, layers and types
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-logo && $(BIN)/basedpyright
 
-lookalikes: $(STAMP) ## Write waystation/domain/lookalikes.toml from the tables of Unicode
+lookalikes: $(STAMP) ## Write waystation/security/confusables.toml from the tables of Unicode
 	$(BIN)/python -m benchmarks.lookalikes
 
 map: ## Print every module, and the noun that it holds

@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from temporalio import activity
 
 from activities.attempts import beating, interrupted, reported
-from waystation.agents.condenser import Condenser
-from waystation.agents.editor import Editor
+from waystation.agents.compactor import Condenser
+from waystation.agents.leg import LegOutcome, LegRequest
 from waystation.agents.loop import AgentLoop
-from waystation.domain.compaction.outcome import CompactionOutcome, CompactionRequest, EditOutcome, EditRequest
-from waystation.domain.leg import LegOutcome, LegRequest
-from waystation.domain.roles import AgentActivity
-from waystation.ports import Meter
+from waystation.agents.ports import Meter
+from waystation.context.outcome import CompactionOutcome, CompactionRequest, EditOutcome, EditRequest
+from waystation.kernel.roles import AgentActivity
+from waystation.tasks.context_editor import Editor
 
 
 class AgentActivities:

@@ -21,7 +21,8 @@ from types import TracebackType
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, TemporalError
 
-from waystation.domain.errors import (
+from waystation.agents.activity import Doing
+from waystation.kernel.errors import (
     BadInput,
     ModelRejected,
     ModelUnavailable,
@@ -32,7 +33,6 @@ from waystation.domain.errors import (
     WebhookUnavailable,
     WrongStore,
 )
-from waystation.domain.progress import Doing
 
 
 def present_attempt() -> int:

@@ -4,18 +4,18 @@ from pydantic import ValidationError
 from temporalio import activity
 
 from activities.attempts import reported
-from waystation.agents.task_states import load_piece, store_piece
-from waystation.domain.budget import RunTotals
-from waystation.domain.compaction.outcome import ContextEdit
-from waystation.domain.documents import DocumentSet, DocumentsUpdate
-from waystation.domain.errors import TextMissing
-from waystation.domain.leg import RunRef
-from waystation.domain.ownership import Installation, OfTask
-from waystation.domain.pieces import Piece
-from waystation.domain.signals import Words
-from waystation.domain.task import MAX_TELLING, Approval, AuditEntry, Refusal, TaskRef, Telling
-from waystation.domain.value import Value
-from waystation.ports import Store
+from waystation.budgets.budget import RunTotals
+from waystation.context.outcome import ContextEdit
+from waystation.documents.documents import DocumentSet, DocumentsUpdate
+from waystation.kernel.errors import TextMissing
+from waystation.kernel.pieces import Piece
+from waystation.kernel.refs import RunRef, TaskRef
+from waystation.kernel.scopes import Installation, OfTask
+from waystation.kernel.value import Value
+from waystation.store.ports import Store
+from waystation.tasks.signals import Words
+from waystation.tasks.state_pieces import load_piece, store_piece
+from waystation.tasks.task import MAX_TELLING, Approval, AuditEntry, Refusal, Telling
 
 
 class AuditRequest(Value):

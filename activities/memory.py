@@ -10,10 +10,10 @@ import logging
 from temporalio import activity
 
 from activities.attempts import beating, reported
-from waystation.agents.archive import Archive, Drained, Librarian
-from waystation.domain.memory import Located, MemoryQuery
-from waystation.domain.names import COUNT_PASSAGES, SEARCH_MEMORY
-from waystation.domain.passages import Remembering
+from waystation.kernel.temporal_names import COUNT_PASSAGES, SEARCH_MEMORY
+from waystation.memory.archive import Archive, Drained, Librarian
+from waystation.memory.memory import Located, MemoryQuery
+from waystation.memory.passages import Remembering
 
 
 class MemoryActivities:

@@ -15,10 +15,8 @@ from datetime import timedelta
 from temporalio import activity
 
 from activities.attempts import beating, reported
-from waystation.agents.archive import Archive
-from waystation.domain.errors import BadInput
-from waystation.domain.ownership import Installation, OfTenant
-from waystation.domain.removal import (
+from waystation.erasure.ports import Outside
+from waystation.erasure.removal import (
     CarriedOut,
     Due,
     ForgetOrder,
@@ -29,7 +27,12 @@ from waystation.domain.removal import (
     Traces,
     orders_of,
 )
-from waystation.ports import Clock, Outside, Store, Vault
+from waystation.kernel.clock import Clock
+from waystation.kernel.errors import BadInput
+from waystation.kernel.scopes import Installation, OfTenant
+from waystation.memory.archive import Archive
+from waystation.privacy.ports import Vault
+from waystation.store.ports import Store
 
 _logger = logging.getLogger(__name__)
 

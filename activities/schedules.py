@@ -8,10 +8,14 @@ from typing import Literal
 from temporalio import activity
 
 from activities.attempts import beating, reported
-from waystation.domain.amount import Amount
-from waystation.domain.errors import BadInput, TextMissing, UnknownTask
-from waystation.domain.ownership import OfTenant
-from waystation.domain.schedules import (
+from waystation.kernel.amount import Amount
+from waystation.kernel.clock import Clock
+from waystation.kernel.errors import BadInput, TextMissing, UnknownTask
+from waystation.kernel.refs import TaskRef
+from waystation.kernel.scopes import OfTenant
+from waystation.store.ports import Store
+from waystation.tasks.ports import Intake
+from waystation.tasks.schedules import (
     Begun,
     Looked,
     MonthlyBudget,
@@ -26,9 +30,8 @@ from waystation.domain.schedules import (
     run_workflow_id,
     would_repeat,
 )
-from waystation.domain.session import AdmissionRequest
-from waystation.domain.task import TaskRef, TaskRow
-from waystation.ports import Clock, Intake, Store
+from waystation.tasks.session import AdmissionRequest
+from waystation.tasks.task import TaskRow
 
 MOST_TASKS = 100_000
 """Of a session: a month's runs are among them."""

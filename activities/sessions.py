@@ -14,14 +14,16 @@ from pydantic import JsonValue
 from temporalio import activity
 
 from activities.attempts import beating, reported
-from waystation.agents.editor import Rewinder
-from waystation.agents.task_states import keep_refusal, store_state
-from waystation.domain.amount import Amount
-from waystation.domain.continuation import TaskRewind
-from waystation.domain.errors import BadInput
-from waystation.domain.ownership import Installation
-from waystation.domain.pieces import StateRef
-from waystation.domain.session import (
+from waystation.kernel.amount import Amount
+from waystation.kernel.errors import BadInput
+from waystation.kernel.pieces import StateRef
+from waystation.kernel.refs import TaskRef
+from waystation.kernel.scopes import Installation
+from waystation.kernel.value import Value
+from waystation.store.ports import Store
+from waystation.tasks.context_editor import Rewinder
+from waystation.tasks.continuation import TaskRewind
+from waystation.tasks.session import (
     RefusedTask,
     SaveSession,
     SessionKey,
@@ -30,10 +32,8 @@ from waystation.domain.session import (
     StoredSession,
     start_for,
 )
-from waystation.domain.task import TaskRef
-from waystation.domain.task_state import TaskState
-from waystation.domain.value import Value
-from waystation.ports import Store
+from waystation.tasks.state import TaskState
+from waystation.tasks.state_pieces import keep_refusal, store_state
 
 TASKS_AT_ONCE = 8
 """Tasks that `ReconcileTasks` looks at concurrently."""

@@ -17,23 +17,25 @@ from pydantic import TypeAdapter
 from temporalio import activity
 
 from activities.attempts import beating, reported
-from waystation.agents.oversight import Reviewer, Reviser
-from waystation.agents.planner import PlanMade, Planner
-from waystation.agents.publisher import Published, Publisher
-from waystation.agents.task_states import load_state, without_refusal
-from waystation.domain.amount import Limit
-from waystation.domain.errors import WebhookUnavailable, WrongStore
-from waystation.domain.models import Price
-from waystation.domain.notices import Notice
-from waystation.domain.pieces import StateRef
-from waystation.domain.plan import EditedPlan, PlanEdit, Revised
-from waystation.domain.privacy import Place, Policy, cut
-from waystation.domain.progress import progress_of
-from waystation.domain.reviews import Reviewed, ReviewRequest, RevisionRequest
-from waystation.domain.session import Admitted, Equipment
-from waystation.domain.task import TaskRef
-from waystation.domain.value import Value
-from waystation.ports import Notifier, Redactor, Store
+from waystation.kernel.amount import Limit
+from waystation.kernel.errors import WebhookUnavailable, WrongStore
+from waystation.kernel.pieces import StateRef
+from waystation.kernel.refs import TaskRef
+from waystation.kernel.value import Value
+from waystation.models.profiles import Price
+from waystation.planning.plan import EditedPlan, PlanEdit, Revised
+from waystation.planning.planner import PlanMade, Planner
+from waystation.privacy.policy import Place, Policy, cut
+from waystation.privacy.ports import Redactor
+from waystation.reports.oversight import Reviewer, Reviser
+from waystation.reports.publisher import Published, Publisher
+from waystation.store.ports import Store
+from waystation.tasks.notices import Notice
+from waystation.tasks.ports import Notifier
+from waystation.tasks.progress import progress_of
+from waystation.tasks.reviews import Reviewed, ReviewRequest, RevisionRequest
+from waystation.tasks.session import Admitted, Equipment
+from waystation.tasks.state_pieces import load_state, without_refusal
 
 _TITLE_CHARACTERS = 120
 

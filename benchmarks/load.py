@@ -34,12 +34,13 @@ from tests.ports import free_port
 from tests.postgres import PostgresServer, running_postgres
 from tests.qdrant_server import QdrantStub, running_qdrant
 from waystation.client import Client
-from waystation.domain.amount import Limit
-from waystation.domain.errors import StoreUnavailable, Unreachable
-from waystation.domain.task import SourceDocument, TaskPhase, TaskRequest
-from waystation.settings import Settings
-from waystation.stores import data_converter
-from waystation.task_view import Submitted
+from waystation.config.settings import Settings
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.amount import Limit
+from waystation.kernel.errors import StoreUnavailable, Unreachable
+from waystation.runtime.stores import data_converter
+from waystation.tasks.task import TaskPhase, TaskRequest
+from waystation.tasks.view import Submitted
 
 TASKS, AT_ONCE = (int(os.environ.get(name, usual)) for name, usual in (("TASKS", "60"), ("AT_ONCE", "12")))
 QUEUES, OF_EACH = ("workflows", "agents", "context"), 2

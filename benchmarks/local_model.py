@@ -23,14 +23,15 @@ from urllib.request import urlopen
 
 from temporalio.testing import WorkflowEnvironment
 
-from waystation.adapters.temporal.dev_server import find_temporal, free_port
+from waystation.budgets.budget import Mode
 from waystation.cli.main import run
 from waystation.client import Client
-from waystation.domain.amount import Limit
-from waystation.domain.budget import Mode
-from waystation.domain.task import SourceDocument, TaskProgress, TaskRequest
-from waystation.domain.transcript import Message
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.context.transcript import Message
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.amount import Limit
+from waystation.runtime.temporal.dev_server import find_temporal, free_port
+from waystation.tasks.task import TaskProgress, TaskRequest
 from workers.wiring import running_workers
 
 MODEL = "smollm2"

@@ -1,5 +1,5 @@
-"""Writes `waystation/domain/lookalikes.toml`, the signs that are taken for those of a tag, and those that show nothing:
-`make lookalikes`.
+"""`make lookalikes`: writes `waystation/security/confusables.toml`, the signs that are taken for those of a tag, and
+those that show nothing.
 
 Sources: confusables.txt of Unicode (TR39, in the release that the package `homoglyphs_fork` ships), and names and
 decompositions of the interpreter's `unicodedata`, which is that of Python 3.11, the oldest that the project runs on; of
@@ -19,7 +19,7 @@ from textwrap import fill
 
 import regex
 
-TARGET = Path(__file__).parents[1] / "waystation/domain/lookalikes.toml"
+TARGET = Path(__file__).parents[1] / "waystation/security/confusables.toml"
 OLDEST = unicodedata.ucd_3_2_0
 """What decomposes here does so on every Python, and needs no row."""
 TAGS = 0xE0000

@@ -23,16 +23,18 @@ import psutil
 
 from tests.ended_tasks import row_of
 from tests.ports import free_port
-from waystation.adapters.clock import utc_now
-from waystation.adapters.store import SqlStore
-from waystation.domain.amount import Amount
-from waystation.domain.budget import RunTotals, Usage
-from waystation.domain.leg import RunRef, Standing, Yielded
-from waystation.domain.plan import standard_plan
-from waystation.domain.task import TaskRef, TaskRequest
-from waystation.domain.transcript import Charge, Fence, Intent, Message, Text, user_text
-from waystation.settings import Settings
-from waystation.stores import opened_store
+from waystation.agents.leg import Standing, Yielded
+from waystation.budgets.budget import RunTotals
+from waystation.config.settings import Settings
+from waystation.context.transcript import Charge, Fence, Intent, Message, Text, user_text
+from waystation.kernel.amount import Amount
+from waystation.kernel.clock import utc_now
+from waystation.kernel.refs import RunRef, TaskRef
+from waystation.kernel.usage import Usage
+from waystation.planning.plan import standard_plan
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.stores import opened_store
+from waystation.tasks.task import TaskRequest
 
 AGENTS, LEGS, TURNS = 10, 20, 250
 """Of agents of the task; each turn is a reply and what comes back."""

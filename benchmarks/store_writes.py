@@ -14,13 +14,14 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 
 from tests.postgres import running_postgres
-from waystation.adapters.keys import Sealer
-from waystation.adapters.store import AtRest, SqlStore, migrate
-from waystation.domain.amount import Amount
-from waystation.domain.budget import Usage
-from waystation.domain.leg import RunRef
-from waystation.domain.transcript import Charge, Intent, Message, Text
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.context.transcript import Charge, Intent, Message, Text
+from waystation.kernel.amount import Amount
+from waystation.kernel.refs import RunRef
+from waystation.kernel.usage import Usage
+from waystation.privacy.keys import Sealer
+from waystation.runtime.sql_store import SqlStore, migrate
+from waystation.store.seals import AtRest
 
 TURNS = 300
 PLAIN, ENCRYPTED = "plain", "encrypted"

@@ -21,20 +21,21 @@ from temporalio.client import Client as Temporal
 from temporalio.testing import WorkflowEnvironment
 
 from benchmarks.modules import FOLDERS, ROOT
-from waystation.adapters.documents.sources import load_documents, write_installed
-from waystation.adapters.temporal.dev_server import find_temporal
+from waystation.agents.leg import ContextFull
 from waystation.client import Client
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.leg import ContextFull
-from waystation.domain.task import SourceDocument, TaskRequest
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.documents.documents import SourceDocument
+from waystation.documents.sources import load_documents, write_installed
+from waystation.kernel.amount import Amount, Limit
+from waystation.runtime.temporal.dev_server import find_temporal
+from waystation.tasks.task import TaskRequest
 from workers.wiring import running_workers
 
 QUESTION = "Which licences do these packages carry?"
 DOCUMENTS = 12
 GRANT = Amount(tokens=60_000)
 TENANT = "trips"
-STORE = "waystation/adapters/store/"
+STORE = "waystation/store/"
 LOOK_SECONDS = 0.2
 
 
@@ -57,7 +58,7 @@ ALL = (
     Trip(
         "from a full context to Qdrant",
         "waystation/agents/loop:Turns._turn",
-        "waystation/adapters/qdrant/edge:QdrantEdgeMemory.upsert",
+        "waystation/memory/qdrant/edge:QdrantEdgeMemory.upsert",
         result=ContextFull.__name__,
         window=12_000,
     ),

@@ -9,10 +9,10 @@ from itertools import pairwise
 from pydantic import JsonValue
 
 from tests.strict_server import BODY, Body
-from waystation.adapters.anthropic.messages_server import PrefixBinding
-from waystation.adapters.anthropic.wire import request_parameters
-from waystation.domain.transcript import Thinking
-from waystation.ports import ChatModel, ModelReply, ModelRequest
+from waystation.context.transcript import Thinking
+from waystation.models.anthropic.messages_server import PrefixBinding
+from waystation.models.anthropic.wire import request_parameters
+from waystation.models.ports import ChatModel, ModelReply, ModelRequest
 
 _STEP = re.compile(r'<step id=\\"([^"\\]+)\\"')
 

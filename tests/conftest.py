@@ -13,9 +13,9 @@ from temporalio.client import Client
 
 from tests.postgres import PostgresServer, running_postgres
 from tests.tiers import part_of, waits
-from waystation.adapters.temporal.connect import Target, connect, ensure_search_attributes
-from waystation.adapters.temporal.dev_server import running_dev_server
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.runtime.temporal.connect import Target, connect, ensure_search_attributes
+from waystation.runtime.temporal.dev_server import running_dev_server
 
 settings.register_profile("busy-machine", deadline=None)  # no test measures time: others may be at work here
 settings.register_profile("quick", deadline=None, max_examples=25)

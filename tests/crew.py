@@ -10,14 +10,15 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from waystation.domain.amount import Limit
-from waystation.domain.budget import Mode, Usage
-from waystation.domain.leg import AgentTerms
-from waystation.domain.models import Price, Rates
-from waystation.domain.plan import Plan, Step
-from waystation.domain.task import TaskTerms
-from waystation.domain.transcript import Message, ToolUse
-from waystation.ports import ModelReply, ModelRequest
+from waystation.agents.leg import AgentTerms
+from waystation.budgets.budget import Mode
+from waystation.context.transcript import Message, ToolUse
+from waystation.kernel.amount import Limit
+from waystation.kernel.usage import Usage
+from waystation.models.ports import ModelReply, ModelRequest
+from waystation.models.profiles import Price, Rates
+from waystation.planning.plan import Plan, Step
+from waystation.tasks.task import TaskTerms
 from waystation.testing import scripted_reply
 
 CREW_PLAN = Plan(

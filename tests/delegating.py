@@ -19,11 +19,11 @@ from tests.crew import (
     step_of,
     terms,
 )
-from waystation.domain.budget import Usage
-from waystation.domain.delegation import DelegationTerms
-from waystation.domain.task import StepProgress, TaskProgress, TaskTerms
-from waystation.domain.transcript import ToolResult, ToolUse
-from waystation.ports import ModelReply, ModelRequest
+from waystation.agents.delegation import DelegationTerms
+from waystation.context.transcript import ToolResult, ToolUse
+from waystation.kernel.usage import Usage
+from waystation.models.ports import ModelReply, ModelRequest
+from waystation.tasks.task import StepProgress, TaskProgress, TaskTerms
 from waystation.testing import scripted_reply
 
 HAND_IN: Move = ("submit_findings", {"findings": [FINDING]})

@@ -1,23 +1,15 @@
 """Tasks in a store without a server, as tests of commands begin with them: as they were asked for, and ended."""
 
 from tests.prices import PRICES
-from waystation.adapters.clock import utc_now
-from waystation.adapters.store import SqlStore
-from waystation.domain.budget import Usage
-from waystation.domain.task import (
-    SourceDocument,
-    StepProgress,
-    TaskPhase,
-    TaskRef,
-    TaskRequest,
-    TaskRow,
-    session_hash,
-    task_id_of,
-    tenant_hash,
-)
-from waystation.settings import Settings
-from waystation.task_view import as_stored
-from waystation.terms import task_terms
+from waystation.config.resolver import task_terms
+from waystation.config.settings import Settings
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.clock import utc_now
+from waystation.kernel.refs import TaskRef
+from waystation.kernel.usage import Usage
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.task import StepProgress, TaskPhase, TaskRequest, TaskRow, session_hash, task_id_of, tenant_hash
+from waystation.tasks.view import as_stored
 
 
 def row_of(request: TaskRequest, settings: Settings, store_id: str = "store") -> TaskRow:

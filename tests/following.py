@@ -9,7 +9,7 @@ from mcp.types import CallToolResult, Request, Result
 from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 
-from waystation.serve.mcp_tasks import EXTENSION
+from waystation.plugins.web.mcp_tasks import EXTENSION
 
 
 class AnyResult(Result):

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from tests.crew import MOVES, PROMPT_TOKENS, REPLY_TOKENS, SAID, Call, Crew, Move, terms
-from waystation.domain.budget import Usage
-from waystation.domain.task import TaskTerms
-from waystation.domain.transcript import ToolUse
-from waystation.ports import ModelReply, ModelRequest
+from waystation.context.transcript import ToolUse
+from waystation.kernel.usage import Usage
+from waystation.models.ports import ModelReply, ModelRequest
+from waystation.tasks.task import TaskTerms
 from waystation.testing import scripted_reply
 
 KEPT: Move = ("revise_plan", {"reason": "Nothing new was found."})

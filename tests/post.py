@@ -11,10 +11,10 @@ from tests.crew import NOTE, Call, Move, newest
 from tests.delegating import HAND_IN, DelegatingCrew
 from tests.letters import SendLetter
 from tests.running import Counter, Task, opened_parts, until
-from waystation.adapters.tables.engine import DuckDbTables
-from waystation.domain.task import Approval, TaskProgress
-from waystation.domain.transcript import ToolResult
-from waystation.ports import Redactor
+from waystation.context.transcript import ToolResult
+from waystation.documents.table_engine.engine import DuckDbTables
+from waystation.privacy.ports import Redactor
+from waystation.tasks.task import Approval, TaskProgress
 from workers.outside import Reach
 from workers.parts import Parts
 from workflows.task import TaskWorkflow

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from datetime import date
 from decimal import Decimal
 
-from waystation.domain.models import LongPrompts, Price, Rates
+from waystation.models.profiles import LongPrompts, Price, Rates
 
 
 def _rates(given: str, output: str, cache_write: str, cache_read: str) -> Rates:

@@ -1,7 +1,7 @@
 """Who asks, in tests that are not about who may."""
 
-from waystation.domain.ownership import Installation, OfTask
-from waystation.domain.task import tenant_hash
+from waystation.kernel.scopes import Installation, OfTask
+from waystation.tasks.task import tenant_hash
 
 ANYONE = Installation()
 

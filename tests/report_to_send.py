@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 
 from tests.ended_tasks import keep_ended_task
 from tests.readers import ANYONE
-from waystation.adapters.clock import utc_now
-from waystation.adapters.store import SqlStore
-from waystation.domain.exports import ExportedReport, Imprint, stored_report
-from waystation.domain.task import TaskPhase
-from waystation.markdown import exported_report
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.clock import utc_now
+from waystation.reports.blocks import ExportedReport, Imprint, stored_report
+from waystation.reports.markdown import exported_report
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.task import TaskPhase
 
 HOSTILE = (
     '#read("/etc/passwd") #panic("x") $ x^2 $ @ref <label> // no comment \\u{1F600} <script>alert(1)</script>\n'

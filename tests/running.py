@@ -20,25 +20,29 @@ from temporalio.workflow import NondeterminismError
 
 from tests.crew import terms
 from tests.readers import ANYONE
-from waystation.adapters.clock import utc_now
-from waystation.adapters.documents.search import Bm25DocumentSearch
-from waystation.adapters.embeddings.local import best_embedder
-from waystation.adapters.qdrant.edge import QdrantEdgeMemory
-from waystation.adapters.store.seals import PLAIN, AtRest
-from waystation.adapters.store.sql_store import SqlStore
-from waystation.adapters.temporal.connect import Target, ensure_search_attributes
-from waystation.adapters.temporal.dev_server import find_temporal
-from waystation.adapters.temporal.tasks import TemporalTasks
-from waystation.agents.documents import RedactedDocuments
+from waystation.agents.ports import Meter
 from waystation.cli.main import run
 from waystation.client.context import edit_finished
-from waystation.domain.amount import Limit
-from waystation.domain.session import Admission, SessionStart
-from waystation.domain.signals import Answer, EditInput
-from waystation.domain.task import (
-    SourceDocument,
+from waystation.config.settings import Settings
+from waystation.documents.documents import SourceDocument
+from waystation.documents.redacted import RedactedDocuments
+from waystation.documents.search import Bm25DocumentSearch
+from waystation.kernel.amount import Limit
+from waystation.kernel.clock import utc_now
+from waystation.kernel.refs import TaskRef
+from waystation.memory.embedders.local import best_embedder
+from waystation.memory.qdrant.edge import QdrantEdgeMemory
+from waystation.models.ports import ChatModel
+from waystation.privacy.ports import Redactor
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.temporal.connect import Target, ensure_search_attributes
+from waystation.runtime.temporal.dev_server import find_temporal
+from waystation.runtime.temporal.tasks import TemporalTasks
+from waystation.store.seals import PLAIN, AtRest
+from waystation.tasks.session import Admission, SessionStart
+from waystation.tasks.signals import Answer, EditInput
+from waystation.tasks.task import (
     TaskProgress,
-    TaskRef,
     TaskRequest,
     TaskRow,
     TaskTerms,
@@ -47,8 +51,6 @@ from waystation.domain.task import (
     task_id_of,
     tenant_hash,
 )
-from waystation.ports import ChatModel, Meter, Redactor
-from waystation.settings import Settings
 from waystation.testing import ListMeter, PlainRedactor
 from workers.outside import opened_notices
 from workers.parts import Parts

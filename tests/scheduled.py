@@ -15,16 +15,16 @@ from temporalio.worker import WorkflowRunner
 
 from tests.crew import SAID, Crew
 from tests.running import TENANT, opened_parts, until, working
-from waystation.adapters.store import SqlStore
 from waystation.client import Client
 from waystation.client.schedules import KnownSchedule, Schedules
-from waystation.domain.amount import Limit
-from waystation.domain.schedules import ScheduleWish, Timing
-from waystation.domain.task import TaskRequest
-from waystation.ports import ChatModel
-from waystation.settings import Settings
-from waystation.stores import own_cipher
-from waystation.task_view import TaskFilter
+from waystation.config.settings import Settings
+from waystation.kernel.amount import Limit
+from waystation.models.ports import ChatModel
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.stores import own_cipher
+from waystation.tasks.schedules import ScheduleWish, Timing
+from waystation.tasks.task import TaskRequest
+from waystation.tasks.view import TaskFilter
 from waystation.testing import PlainRedactor
 from workers.models import offline_model
 from workers.parts import Parts

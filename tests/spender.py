@@ -11,13 +11,13 @@ from decimal import ROUND_CEILING
 
 from tests.crew import Move
 from tests.prices import PRICES
-from waystation.domain.amount import Amount
-from waystation.domain.budget import Usage
-from waystation.domain.compaction.tokens import upper_bound
-from waystation.domain.models import price_of
-from waystation.domain.plan import Plan, Step
-from waystation.domain.transcript import ToolUse
-from waystation.ports import ModelReply, ModelRequest
+from waystation.context.tokens import upper_bound
+from waystation.context.transcript import ToolUse
+from waystation.kernel.amount import Amount
+from waystation.kernel.usage import Usage
+from waystation.models.ports import ModelReply, ModelRequest
+from waystation.models.profiles import price_of
+from waystation.planning.plan import Plan, Step
 from waystation.testing import scripted_reply
 
 MODEL = "claude-sonnet-5-5"

@@ -12,7 +12,7 @@ import httpx2
 from anthropic.types.beta.message_create_params import MessageCreateParamsStreaming
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
-from waystation.adapters.anthropic.messages_server import (
+from waystation.models.anthropic.messages_server import (
     BYTES_PER_TOKEN,
     PrefixBinding,
     message_of,
@@ -20,7 +20,7 @@ from waystation.adapters.anthropic.messages_server import (
     streamed,
     thought,
 )
-from waystation.adapters.anthropic.requests import (
+from waystation.models.anthropic.requests import (
     CountRequest,
     MessagesRequest,
     RedactedThinkingBlock,
@@ -29,9 +29,9 @@ from waystation.adapters.anthropic.requests import (
     documented_faults,
     merged,
 )
-from waystation.adapters.anthropic.wire import THINKING_BETA, request_parameters
-from waystation.domain.models import LEAST_THINKING
-from waystation.ports import ChatModel, ModelReply, ModelRequest, WithFallbacks
+from waystation.models.anthropic.wire import THINKING_BETA, request_parameters
+from waystation.models.ports import ChatModel, ModelReply, ModelRequest, WithFallbacks
+from waystation.models.profiles import LEAST_THINKING
 
 Body = dict[str, JsonValue]
 BODY: TypeAdapter[Body] = TypeAdapter(Body)

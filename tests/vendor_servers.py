@@ -15,10 +15,10 @@ from urllib.parse import quote
 import httpx2
 from pydantic import JsonValue, TypeAdapter
 
-from waystation.adapters.anthropic.messages_server import message_of, refused, streamed
-from waystation.adapters.anthropic.sse import events
-from waystation.domain.errors import ModelError, ModelUnavailable
-from waystation.ports import ModelReply
+from waystation.kernel.errors import ModelError, ModelUnavailable
+from waystation.models.anthropic.messages_server import message_of, refused, streamed
+from waystation.models.anthropic.sse import events
+from waystation.models.ports import ModelReply
 
 Said = ModelReply | ModelError | httpx2.Response
 BODY: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])

@@ -10,8 +10,8 @@ from ipaddress import ip_network
 from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from waystation.adapters.documents.reader import BytesReader
-from waystation.adapters.web import FetchTerms, OwnFetch
+from waystation.documents.readers.reader import BytesReader
+from waystation.documents.web import FetchTerms, OwnFetch
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from waystation.client.notebook import AsyncWaystation as AsyncWaystation
     from waystation.client.notebook import Waystation as Waystation
-    from waystation.domain import errors as errors
+    from waystation.kernel import errors as errors
 
 __version__ = "0.2.0"
 """The only place that names the version: the distributions are built with it."""
@@ -21,7 +21,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(notebook, name)
     if name == "errors":
-        from waystation.domain import errors  # noqa: PLC0415
+        from waystation.kernel import errors  # noqa: PLC0415
 
         return errors
     raise AttributeError(f"module 'waystation' has no attribute {name!r}")

@@ -9,9 +9,9 @@ from types import MappingProxyType
 
 from pydantic import JsonValue
 
-from waystation.domain.budget import Usage
-from waystation.domain.compaction.outcome import CompactionEvent, CompactionOutcome
-from waystation.domain.errors import (
+from waystation.context.outcome import CompactionEvent, CompactionOutcome
+from waystation.context.transcript import Block, Charge, ToolUse
+from waystation.kernel.errors import (
     HookFailed,
     MemoryUnavailable,
     ModelError,
@@ -22,13 +22,13 @@ from waystation.domain.errors import (
     ToolServerFailed,
     WebhookUnavailable,
 )
-from waystation.domain.foreign import USUAL, ForeignResult, ForeignTools, ForeignToolSpec
-from waystation.domain.memory import EmbeddedPassage, MemoryQuery, Recalled
-from waystation.domain.notices import Notice
-from waystation.domain.privacy import Place, Policy, Redacted, Span, Treatment, treatment
-from waystation.domain.transcript import Block, Charge, ToolUse
-from waystation.patterns import literals, proven
-from waystation.ports import CallKind, ModelReply, ModelRequest, StopReason
+from waystation.kernel.patterns import literals, proven
+from waystation.kernel.usage import Usage
+from waystation.memory.memory import EmbeddedPassage, MemoryQuery, Recalled
+from waystation.models.ports import CallKind, ModelReply, ModelRequest, StopReason
+from waystation.privacy.policy import Place, Policy, Redacted, Span, Treatment, treatment
+from waystation.security.untrusted import USUAL, ForeignResult, ForeignTools, ForeignToolSpec
+from waystation.tasks.notices import Notice
 
 CHARACTERS_PER_TOKEN = 4
 SCRIPTED_USAGE = Usage(input=100, output=20)

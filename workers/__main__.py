@@ -7,9 +7,9 @@ import sys
 
 from pydantic import ValidationError
 
-from waystation.domain.errors import BadInput, StoreUnavailable, Unreachable, WaystationError
-from waystation.domain.foreign import plain
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.errors import BadInput, StoreUnavailable, Unreachable, WaystationError
+from waystation.security.untrusted import plain
 from workers.wiring import serve
 
 

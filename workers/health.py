@@ -21,10 +21,11 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
-from waystation.adapters.store.sql_store import SqlStore
-from waystation.domain.errors import BadInput, WaystationError
-from waystation.ports import Memory, Meter
-from waystation.settings_text import address_of
+from waystation.agents.ports import Meter
+from waystation.config.values import address_of
+from waystation.kernel.errors import BadInput, WaystationError
+from waystation.memory.ports import Memory
+from waystation.runtime.sql_store import SqlStore
 
 _PATIENCE = timedelta(seconds=2)
 NOT_ANSWERED = (WaystationError, RPCError, SQLAlchemyError, OSError, TimeoutError)

@@ -10,18 +10,19 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextman
 from datetime import timedelta
 from typing import IO, NamedTuple
 
-from waystation.adapters.qdrant.edge import QdrantEdgeDraft, QdrantEdgeMemory
-from waystation.adapters.store.sql_store import SqlStore
-from waystation.adapters.temporal.connect import connect_as_person, find_target
-from waystation.adapters.temporal.orders import WorkersMemory
-from waystation.agents.archive import Archive, Recollection
-from waystation.domain.errors import BadInput, MemoryInUse, MemoryUnavailable, StoreError, Unreachable, WrongKey
-from waystation.domain.memory import Excerpt, MemoryQuery
-from waystation.domain.task import reader_of
-from waystation.files import opened_private
-from waystation.ports import Embedder, Memory, MemoryDraft, MemorySearch, Redactor
-from waystation.settings import Settings
-from waystation.stores import data_converter, key_of, opened_store
+from waystation.config.settings import Settings
+from waystation.kernel.errors import BadInput, MemoryInUse, MemoryUnavailable, StoreError, Unreachable, WrongKey
+from waystation.kernel.files import opened_private
+from waystation.memory.archive import Archive, Recollection
+from waystation.memory.memory import Excerpt, MemoryQuery
+from waystation.memory.ports import Embedder, Memory, MemoryDraft, MemorySearch
+from waystation.memory.qdrant.edge import QdrantEdgeDraft, QdrantEdgeMemory
+from waystation.privacy.ports import Redactor
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.stores import data_converter, key_of, opened_store
+from waystation.runtime.temporal.connect import connect_as_person, find_target
+from waystation.runtime.temporal.orders import WorkersMemory
+from waystation.tasks.task import reader_of
 from workers.health import NOT_ANSWERED
 
 LOOK_SECONDS, LOOK_AGAIN_SECONDS = 10.0, 0.05
@@ -166,7 +167,7 @@ async def held_now(settings: Settings, store: SqlStore, embedder: Embedder) -> P
 
 async def what_is_lost(settings: Settings) -> str:
     """Of memory, with the next step; empty where nothing is, or where that cannot be told now."""
-    from waystation.knowledge import opened_embedder  # noqa: PLC0415  numpy comes with it
+    from waystation.runtime.knowledge import opened_embedder  # noqa: PLC0415  numpy comes with it
 
     with suppress(StoreError, BadInput, WrongKey, Unreachable, MemoryUnavailable):
         async with aclosing(await opened_store(settings)) as store, opened_embedder(settings) as embedder:
@@ -176,7 +177,7 @@ async def what_is_lost(settings: Settings) -> str:
 
 async def why_not_embedded(settings: Settings) -> str:
     """Why no worker could open the embedded memory, or what it has lost; empty where neither is so, or one has it."""
-    from waystation.knowledge import opened_embedder  # noqa: PLC0415  numpy comes with it
+    from waystation.runtime.knowledge import opened_embedder  # noqa: PLC0415  numpy comes with it
 
     try:
         if settings.memory_folder.exists():
@@ -321,7 +322,7 @@ class MemoryReader:
 
     async def _tools(self) -> _Opened:
         # The embedder and Presidio take seconds to load.
-        from waystation.knowledge import opened_embedder, redactor_of  # noqa: PLC0415
+        from waystation.runtime.knowledge import opened_embedder, redactor_of  # noqa: PLC0415
 
         async with self._opening:
             if self._opened is None:

@@ -3,11 +3,11 @@
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 
-from waystation.adapters.qdrant.collection import CLIENT_ERRORS, CollectionLayout, QdrantServer, failure_of
-from waystation.adapters.qdrant.server import QdrantServerDraft, QdrantServerMemory
-from waystation.domain.errors import MemoryUnavailable, OtherEmbedder
-from waystation.ports import Embedder, Memory, MemoryDraft
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.errors import MemoryUnavailable, OtherEmbedder
+from waystation.memory.ports import Embedder, Memory, MemoryDraft
+from waystation.memory.qdrant.collection import CLIENT_ERRORS, CollectionLayout, QdrantServer, failure_of
+from waystation.memory.qdrant.server import QdrantServerDraft, QdrantServerMemory
 
 _LOOK_SECONDS = 3
 """How long the server may take to say whether memory is there."""

@@ -9,11 +9,8 @@ from functools import partial
 
 import httpx2
 
-from waystation.adapters.offline.transport import offline_transport
-from waystation.adapters.openai.model import openai_model
-from waystation.connections import Patience, named_error
-from waystation.domain.endpoints import PROVIDER_KEY, Endpoints, ModelEndpoint, NamedEndpoint
-from waystation.domain.errors import (
+from waystation.config.settings import Settings
+from waystation.kernel.errors import (
     BadInput,
     EndpointBroken,
     ModelError,
@@ -23,10 +20,13 @@ from waystation.domain.errors import (
     ReplyBlocked,
     SpendingLimitReached,
 )
-from waystation.domain.models import OFFLINE_MODEL, at_endpoint, located
-from waystation.imports import loading
-from waystation.ports import ChatModel, ModelReply, ModelRequest
-from waystation.settings import Settings
+from waystation.kernel.imports import loading
+from waystation.models.connections import Patience, named_error
+from waystation.models.endpoints import PROVIDER_KEY, Endpoints, ModelEndpoint, NamedEndpoint
+from waystation.models.openai.model import openai_model
+from waystation.models.ports import ChatModel, ModelReply, ModelRequest
+from waystation.models.profiles import OFFLINE_MODEL, at_endpoint, located
+from waystation.plugins.offline.transport import offline_transport
 
 _log = logging.getLogger(__name__)
 
@@ -210,7 +210,7 @@ def model_switch(settings: Settings) -> ModelSwitch:
 def offline_model() -> ChatModel:
     """The built-in model, behind the same adapter as the provider's."""
     with loading():
-        from waystation.adapters.anthropic.model import anthropic_model  # noqa: PLC0415  it loads the SDK
+        from waystation.models.anthropic.model import anthropic_model  # noqa: PLC0415  it loads the SDK
 
     return anthropic_model("offline", "http://offline.invalid", httpx2.AsyncClient(transport=offline_transport()))
 
@@ -240,8 +240,8 @@ def endpoint_model(
     if endpoint.kind == "openai":
         return openai_model(key, endpoint.url, http_client, patience, row)
     with loading():
-        from waystation.adapters.anthropic.model import AnthropicModel  # noqa: PLC0415  as above
-        from waystation.adapters.anthropic.platforms import platform_client  # noqa: PLC0415
+        from waystation.models.anthropic.model import AnthropicModel  # noqa: PLC0415  as above
+        from waystation.models.anthropic.platforms import platform_client  # noqa: PLC0415
 
     connected = platform_client(endpoint, key, http_client, patience)
     return AnthropicModel(connected.client, patience, row, connected.no_credentials)
@@ -251,7 +251,7 @@ def _provider(settings: Settings, endpoint: ModelEndpoint) -> ChatModel:
     if settings.anthropic_api_key is None:
         raise BadInput("set ANTHROPIC_API_KEY")
     with loading():
-        from waystation.adapters.anthropic.model import anthropic_model  # noqa: PLC0415  as above
+        from waystation.models.anthropic.model import anthropic_model  # noqa: PLC0415  as above
 
     key = settings.anthropic_api_key.get_secret_value()
     return anthropic_model(key, settings.anthropic_base_url, patience=patience_of(settings), endpoint=endpoint)

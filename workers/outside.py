@@ -24,34 +24,38 @@ from temporalio.client import Client
 
 from activities.tasks import NoticeActivities
 from waystation import __version__
-from waystation.adapters.clock import utc_now
-from waystation.adapters.documents.sources import Loaded, load_documents
-from waystation.adapters.hooks import CommandHook, Messages, PostedHook, Webhook
-from waystation.adapters.prices import load_prices
-from waystation.adapters.store.sql_store import SqlStore
-from waystation.adapters.temporal.connect import Target, find_target, workflow_link
-from waystation.adapters.temporal.orders import delete_histories, delete_seen, running
-from waystation.adapters.temporal.schedules import pause_schedule
-from waystation.adapters.temporal.tasks import TemporalTasks
-from waystation.agents.charges import MeteredSearch
-from waystation.agents.condenser import CompactionHooks
-from waystation.agents.contract import EarlierTasks
-from waystation.agents.documents import RedactedDocuments
+from waystation.agents.call_ledger import MeteredSearch
+from waystation.agents.compactor import CompactionHooks
+from waystation.agents.ports import Meter
+from waystation.agents.task_brief import EarlierTasks
 from waystation.agents.tools.tool import Tool
 from waystation.agents.tools.web import FetchPage, WebSearchTool
-from waystation.domain.errors import BadInput
-from waystation.domain.names import ADMIT_TASK
-from waystation.domain.removal import SeenHistory, Sought
-from waystation.domain.schedules import ReadAnew
-from waystation.domain.session import AdmissionRequest, session_of
-from waystation.domain.task import TaskRequest, TaskRow
-from waystation.domain.web import Domains
-from waystation.files import rewritten_reports, without_reports
-from waystation.ports import CompactionHook, Meter, TableEngine, ToolServers
-from waystation.settings import Settings, config_file_given, variable_given
-from waystation.settings_text import is_address
-from waystation.stores import tool_secrets
-from waystation.terms import task_row_of
+from waystation.config.resolver import task_row_of
+from waystation.config.settings import Settings, config_file_given, variable_given
+from waystation.config.values import is_address
+from waystation.context.ports import CompactionHook
+from waystation.documents.ports import TableEngine
+from waystation.documents.redacted import RedactedDocuments
+from waystation.documents.sources import Loaded, load_documents
+from waystation.documents.web_pages import Domains
+from waystation.erasure.removal import SeenHistory, Sought
+from waystation.erasure.report_files import rewritten_reports
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput
+from waystation.kernel.temporal_names import ADMIT_TASK
+from waystation.mcp.ports import ToolServers
+from waystation.models.prices import load_prices
+from waystation.reports.files import without_reports
+from waystation.runtime.hooks import CommandHook, Messages, PostedHook, Webhook
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.stores import tool_secrets
+from waystation.runtime.temporal.connect import Target, find_target, workflow_link
+from waystation.runtime.temporal.orders import delete_histories, delete_seen, running
+from waystation.runtime.temporal.schedules import pause_schedule
+from waystation.runtime.temporal.tasks import TemporalTasks
+from waystation.tasks.schedules import ReadAnew
+from waystation.tasks.session import AdmissionRequest, session_of
+from waystation.tasks.task import TaskRequest, TaskRow
 
 
 @dataclass(frozen=True)
@@ -153,7 +157,7 @@ class Ledgers:
 async def opened_reach(settings: Settings, ledgers: Ledgers) -> AsyncGenerator[Reach]:
     """Opened where they are first used, closed at the end. Raises BadInput for a setting that cannot be used."""
     # DuckDB and the protocol of tool servers take a second to load.
-    from waystation.adapters.tables.engine import DuckDbTables  # noqa: PLC0415
+    from waystation.documents.table_engine.engine import DuckDbTables  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
         web = _web(settings, ledgers, stack) if settings.web else ()
@@ -161,8 +165,8 @@ async def opened_reach(settings: Settings, ledgers: Ledgers) -> AsyncGenerator[R
 
 
 def _web(settings: Settings, ledgers: Ledgers, stack: AsyncExitStack) -> Sequence[Tool]:
-    from waystation.adapters.documents.reader import BytesReader  # noqa: PLC0415
-    from waystation.adapters.web import FetchTerms, OwnFetch  # noqa: PLC0415
+    from waystation.documents.readers.reader import BytesReader  # noqa: PLC0415
+    from waystation.documents.web import FetchTerms, OwnFetch  # noqa: PLC0415
 
     domains = Domains(allow=settings.web_allow, deny=settings.web_deny, asks=settings.web_asks)
     reader = BytesReader()
@@ -180,7 +184,7 @@ def _web(settings: Settings, ledgers: Ledgers, stack: AsyncExitStack) -> Sequenc
 
 
 def _search(settings: Settings, key: str, domains: Domains, ledgers: Ledgers, stack: AsyncExitStack) -> Tool:
-    from waystation.adapters.anthropic.model import anthropic_search  # noqa: PLC0415
+    from waystation.models.anthropic.model import anthropic_search  # noqa: PLC0415
     from workers.models import patience_of  # noqa: PLC0415
 
     url, patience = settings.anthropic_base_url, patience_of(settings)
@@ -194,8 +198,8 @@ def _search(settings: Settings, key: str, domains: Domains, ledgers: Ledgers, st
 async def _servers(settings: Settings, store: SqlStore, stack: AsyncExitStack) -> ToolServers | None:
     if settings.tool_servers is None:
         return None
-    from waystation.adapters.mcp.config import load_servers, secret_names  # noqa: PLC0415
-    from waystation.adapters.mcp.servers import McpServers  # noqa: PLC0415
+    from waystation.mcp.config import load_servers, secret_names  # noqa: PLC0415
+    from waystation.mcp.servers import McpServers  # noqa: PLC0415
 
     kept = await tool_secrets(settings, store, secret_names(settings.tool_servers))
     servers = McpServers(load_servers(settings.tool_servers, os.environ, kept))

@@ -13,42 +13,36 @@ from pydantic import BaseModel
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from activities.attempts import present_attempt, tell
-from waystation.adapters.clock import utc_now
-from waystation.adapters.documents.search import Bm25DocumentSearch, passages_of
-from waystation.adapters.presidio.keys import key_check
-from waystation.adapters.presidio.placeholders import fingerprint
-from waystation.adapters.store.sql_store import SqlStore
-from waystation.agents.archive import Archive, Librarian, Recollection
-from waystation.agents.charges import MeteredModel
-from waystation.agents.columns import ColumnRedactor
-from waystation.agents.condenser import NO_HOOKS, CompactionHooks, Condenser
-from waystation.agents.contract import ContractWriter
-from waystation.agents.documents import RedactedDocuments, Tables
-from waystation.agents.editor import Rewinder
+from waystation.agents.call_ledger import MeteredModel
+from waystation.agents.compactor import NO_HOOKS, CompactionHooks, Condenser
 from waystation.agents.loop import AgentLoop
-from waystation.agents.oversight import Reviewer, Reviser
-from waystation.agents.planner import Planner
-from waystation.agents.publisher import Chronicler, CitationCheck, Publisher
+from waystation.agents.ports import Meter
 from waystation.agents.redaction import Endurance, Originals, TextRedactor
 from waystation.agents.roles import Desk
-from waystation.domain.errors import BadInput
-from waystation.domain.leg import RunRef
-from waystation.domain.privacy import RedactionRules, shows_names
-from waystation.domain.projection import ToolPolicy
-from waystation.domain.task import TaskRef
-from waystation.imports import loading
-from waystation.ports import (
-    ChatModel,
-    DocumentSearch,
-    Embedder,
-    Memory,
-    Meter,
-    Placeholders,
-    Redactor,
-    Vault,
-)
-from waystation.settings import Settings
-from waystation.stores import first_key, own_cipher
+from waystation.agents.task_brief import ContractWriter
+from waystation.agents.tool_visibility import ToolPolicy
+from waystation.config.settings import Settings
+from waystation.documents.columns import ColumnRedactor
+from waystation.documents.ports import DocumentSearch
+from waystation.documents.redacted import RedactedDocuments, Tables
+from waystation.documents.search import Bm25DocumentSearch, passages_of
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput
+from waystation.kernel.imports import loading
+from waystation.kernel.refs import RunRef, TaskRef
+from waystation.memory.archive import Archive, Librarian, Recollection
+from waystation.memory.ports import Embedder, Memory
+from waystation.models.ports import ChatModel
+from waystation.planning.planner import Planner
+from waystation.plugins.redaction.keys import key_check
+from waystation.plugins.redaction.placeholders import fingerprint
+from waystation.privacy.policy import RedactionRules, shows_names
+from waystation.privacy.ports import Placeholders, Redactor, Vault
+from waystation.reports.oversight import Reviewer, Reviser
+from waystation.reports.publisher import Chronicler, CitationCheck, Publisher
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.stores import first_key, own_cipher
+from waystation.tasks.context_editor import Rewinder
 from workers.outside import Ledgers, Reach, opened_reach
 
 DEPTH = 3
@@ -267,7 +261,7 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
     """
     # Presidio, the model's SDK and Qdrant take seconds and hundreds of megabytes, which workflows need not pay for.
     with loading():
-        from waystation.knowledge import opened_embedder, redaction_rules, redactor_of  # noqa: PLC0415
+        from waystation.runtime.knowledge import opened_embedder, redaction_rules, redactor_of  # noqa: PLC0415
         from workers.memory import opened_memory  # noqa: PLC0415
         from workers.models import model_switch  # noqa: PLC0415
         from workers.outside import opened_hooks  # noqa: PLC0415

@@ -31,14 +31,14 @@ from activities.schedules import ScheduleActivities
 from activities.sessions import ForkActivities, RewindActivities, SessionActivities
 from activities.tasks import NoticeActivities, OversightActivities, PlanningActivities, ReportActivities
 from waystation import __version__
-from waystation.adapters.clock import utc_now
-from waystation.adapters.store.sql_store import SqlStore
-from waystation.adapters.temporal.codec import encrypts
-from waystation.adapters.temporal.orders import running
-from waystation.domain.errors import BadInput
-from waystation.domain.names import AGENTS_QUEUE, CONTEXT_QUEUE, QUEUES, QUEUES_BEGIN, WORKFLOWS_QUEUE
-from waystation.domain.session import Equipment
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput
+from waystation.kernel.temporal_names import AGENTS_QUEUE, CONTEXT_QUEUE, QUEUES, QUEUES_BEGIN, WORKFLOWS_QUEUE
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.temporal.codec import encrypts
+from waystation.runtime.temporal.orders import running
+from waystation.tasks.session import Equipment
 from workers.outside import FrontDesk, TemporalAndFiles
 from workers.parts import Parts, SessionScope
 from workflows.notice import NoticeWorkflow

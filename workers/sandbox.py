@@ -9,10 +9,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 OF_WORKFLOWS = ("agent_runner", "approvals", "board", "delivery", "options", "payload_limit", "stored_state")
 """Helper modules of the workflows. Modules that define a workflow type are imported again for each instance."""
 SHARED = (
-    "waystation.domain",
-    "waystation.ports",
-    "waystation.agents",
-    "waystation.patterns",
+    "waystation",
     "activities",
     "pydantic",
     *(f"workflows.{module}" for module in OF_WORKFLOWS),

@@ -13,21 +13,21 @@ from temporalio.client import Client
 from temporalio.runtime import Runtime
 from temporalio.worker import Interceptor, Worker
 
-from waystation.adapters.store.sql_store import SqlStore
-from waystation.adapters.temporal.connect import connect, ensure_search_attributes, find_target
-from waystation.adapters.temporal.metrics import TemporalMeter, prometheus_runtime, worker_runtime
-from waystation.adapters.temporal.orders import keep_retention
-from waystation.adapters.temporal.tasks import TemporalTasks
+from waystation.agents.ports import Meter
 from waystation.agents.redaction import redactor_for
-from waystation.domain.names import CONTEXT_QUEUE, WORKFLOWS_QUEUE
-from waystation.domain.privacy import Place, Treatment, treatment
-from waystation.domain.spans import PROVIDERS
-from waystation.files import private_folder
-from waystation.imports import loading
-from waystation.ports import Meter
-from waystation.settings import Settings, TraceTarget, trace_target, unknown_variables
-from waystation.settings_text import address_of
-from waystation.stores import data_converter, first_key, opened_store, require_key_of
+from waystation.config.settings import Settings, TraceTarget, trace_target, unknown_variables
+from waystation.config.values import address_of
+from waystation.kernel.files import private_folder
+from waystation.kernel.imports import loading
+from waystation.kernel.temporal_names import CONTEXT_QUEUE, WORKFLOWS_QUEUE
+from waystation.privacy.policy import Place, Treatment, treatment
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.stores import data_converter, first_key, opened_store, require_key_of
+from waystation.runtime.temporal.connect import connect, ensure_search_attributes, find_target
+from waystation.runtime.temporal.metrics import TemporalMeter, prometheus_runtime, worker_runtime
+from waystation.runtime.temporal.orders import keep_retention
+from waystation.runtime.temporal.tasks import TemporalTasks
+from waystation.tasks.spans import PROVIDERS
 from workers.health import Gauge, Health, sampled, served_health
 from workers.outside import opened_notices
 from workers.parts import Parts, opened_parts
@@ -36,7 +36,7 @@ from workers.sandbox import sandboxed
 from workers.shutdown import stop_on_signals
 
 if TYPE_CHECKING:
-    from waystation.adapters.traces import KnownPeople
+    from waystation.runtime.telemetry import KnownPeople
 
 
 async def serve(settings: Settings, say: Callable[[str], None]) -> None:
@@ -107,7 +107,7 @@ async def running_workers(settings: Settings, timing: WorkerTiming | None = None
 async def _attempts() -> AsyncGenerator[Interceptor]:
     """Spans of attempts at activities."""
     with loading():
-        from waystation.adapters.traces import trace_resource, traced_attempts  # noqa: PLC0415  it loads the SDK
+        from waystation.runtime.telemetry import trace_resource, traced_attempts  # noqa: PLC0415  it loads the SDK
 
     async with traced_attempts(trace_resource()) as attempts:
         yield attempts
@@ -116,7 +116,7 @@ async def _attempts() -> AsyncGenerator[Interceptor]:
 @asynccontextmanager
 async def _fed(target: TraceTarget, settings: Settings, store: SqlStore, parts: Parts) -> AsyncGenerator[None]:
     """The spans of tasks, from those workers that redact: what was said may be asked for."""
-    from waystation.adapters.traces import SpanMaker, TraceFeed, fed, span_exporter, trace_resource  # noqa: PLC0415
+    from waystation.runtime.telemetry import SpanMaker, TraceFeed, fed, span_exporter, trace_resource  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
         exporter = span_exporter()
@@ -132,9 +132,9 @@ async def _fed(target: TraceTarget, settings: Settings, store: SqlStore, parts: 
 
 def _people(settings: Settings, parts: Parts) -> "KnownPeople | None":
     """Whom spans do not name; None where the policy has names shown."""
-    from waystation.adapters.presidio.people import ORDINARY_WORDS  # noqa: PLC0415
-    from waystation.adapters.presidio.placeholders import fingerprint  # noqa: PLC0415
-    from waystation.adapters.traces import KnownPeople  # noqa: PLC0415  it loads the SDK
+    from waystation.plugins.redaction.people import ORDINARY_WORDS  # noqa: PLC0415
+    from waystation.plugins.redaction.placeholders import fingerprint  # noqa: PLC0415
+    from waystation.runtime.telemetry import KnownPeople  # noqa: PLC0415  it loads the SDK
 
     if parts.vault is None or treatment(Place.TITLE, parts.redacted.rules.policy) < Treatment.NAMES:
         return None

@@ -12,11 +12,11 @@ from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflow
 
 from activities.agents import ContextActivities
 from activities.bookkeeping import LedgerActivities
-from waystation.domain.agent_run import AgentRun, AskMoney, AskPerson, Compact, Delegate, Deliver, Edit, RunLeg
-from waystation.domain.compaction.outcome import EditOutcome, EditRequest
-from waystation.domain.delegation import parent_of
-from waystation.domain.foreign import plain_words
-from waystation.domain.task_state import taken_on
+from waystation.agents.agent_run import AgentRun, AskMoney, AskPerson, Compact, Delegate, Deliver, Edit, RunLeg
+from waystation.agents.delegation import parent_of
+from waystation.context.outcome import EditOutcome, EditRequest
+from waystation.security.untrusted import plain_words
+from waystation.tasks.state import taken_on
 from workflows.approvals import BudgetGate, ask_person, take_back_requests
 from workflows.board import Board, record
 from workflows.options import CONTEXT, SHORT, named

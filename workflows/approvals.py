@@ -16,18 +16,18 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from activities.sessions import SessionActivities, SessionSignal
-from waystation.domain.amount import Amount, amount_text
-from waystation.domain.approvals import authorised
-from waystation.domain.budget import Mode
-from waystation.domain.loans import drawn, freed, may_be_handed_back, withdrawn
-from waystation.domain.names import ASK_BUDGET, TASK_FINISHED, TASK_GRANTED
-from waystation.domain.notices import Event
-from waystation.domain.plan import PLANNING_ID, Revised
-from waystation.domain.reviews import agreed, plan_request, proposed
-from waystation.domain.session import Ask, Raised, Settlement
-from waystation.domain.task import Approval
-from waystation.domain.task_state import TaskState, decided, merged, opened_actions, overtaken
-from waystation.domain.value import Value
+from waystation.budgets.budget import Mode
+from waystation.kernel.amount import Amount, amount_text
+from waystation.kernel.temporal_names import ASK_BUDGET, TASK_FINISHED, TASK_GRANTED
+from waystation.kernel.value import Value
+from waystation.planning.plan import PLANNING_ID, Revised
+from waystation.tasks.approvals import authorised
+from waystation.tasks.notices import Event
+from waystation.tasks.reallocation import drawn, freed, may_be_handed_back, withdrawn
+from waystation.tasks.reviews import agreed, plan_request, proposed
+from waystation.tasks.session import Ask, Raised, Settlement
+from waystation.tasks.state import TaskState, decided, merged, opened_actions, overtaken
+from waystation.tasks.task import Approval
 from workflows.board import Board, keep_and_tell, record, tell_of_request
 from workflows.options import SESSION_ANSWER, SHORT, named
 

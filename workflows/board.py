@@ -17,20 +17,20 @@ from temporalio.common import (
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from activities.bookkeeping import AuditRequest, LedgerActivities
-from waystation.domain import names
-from waystation.domain.agent_run import AgentRun
-from waystation.domain.amount import Amount
-from waystation.domain.approvals import Circumstances
-from waystation.domain.budget import Account
-from waystation.domain.continuation import TaskStart
-from waystation.domain.delegation import Teammate, team_of
-from waystation.domain.details import details
-from waystation.domain.loans import drawable, lending
-from waystation.domain.notices import Event, Notice
-from waystation.domain.progress import bounded, progress_of
-from waystation.domain.signals import is_sealed
-from waystation.domain.task import Approval, AuditEntry, TaskPhase, TaskProgress
-from waystation.domain.task_state import TaskState
+from waystation.agents.agent_run import AgentRun
+from waystation.agents.delegation import Teammate, team_of
+from waystation.budgets.budget import Account
+from waystation.kernel import temporal_names as names
+from waystation.kernel.amount import Amount
+from waystation.tasks.approvals import Circumstances
+from waystation.tasks.continuation import TaskStart
+from waystation.tasks.details import details
+from waystation.tasks.notices import Event, Notice
+from waystation.tasks.progress import bounded, progress_of
+from waystation.tasks.reallocation import drawable, lending
+from waystation.tasks.signals import is_sealed
+from waystation.tasks.state import TaskState
+from waystation.tasks.task import Approval, AuditEntry, TaskPhase, TaskProgress
 from workflows.notice import NoticeWorkflow
 from workflows.options import SHORT, named
 

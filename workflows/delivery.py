@@ -16,12 +16,12 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 from activities.bookkeeping import LedgerActivities
 from activities.memory import MemoryActivities
 from activities.tasks import OversightActivities, PublishRequest, ReportActivities
-from waystation.domain.budget import RunTotals
-from waystation.domain.leg import RunRef
-from waystation.domain.names import remembering_id
-from waystation.domain.passages import Remembering
-from waystation.domain.plan import PLANNING_ID, PlanRevision, Review, Revised, review_id, revision_id
-from waystation.domain.reviews import (
+from waystation.budgets.budget import RunTotals
+from waystation.kernel.refs import RunRef
+from waystation.kernel.temporal_names import remembering_id
+from waystation.memory.passages import Remembering
+from waystation.planning.plan import PLANNING_ID, PlanRevision, Review, Revised, review_id, revision_id
+from waystation.tasks.reviews import (
     Reviewed,
     begun,
     mended,
@@ -33,8 +33,8 @@ from waystation.domain.reviews import (
     revision_due,
     revision_request,
 )
-from waystation.domain.task import TaskPhase, TaskProgress
-from waystation.domain.task_state import merged
+from waystation.tasks.state import merged
+from waystation.tasks.task import TaskPhase, TaskProgress
 from workflows.approvals import BudgetGate, agreement_on
 from workflows.board import Board, leave_to_child, tell_of_end
 from workflows.options import CONTEXT, LEG, REPORT, SHORT, named

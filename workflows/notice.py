@@ -3,7 +3,7 @@
 from temporalio import workflow
 
 from activities.tasks import NoticeActivities
-from waystation.domain.notices import Notice
+from waystation.tasks.notices import Notice
 from workflows.options import NOTICE, named
 
 

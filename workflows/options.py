@@ -8,7 +8,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.workflow import ActivityCancellationType, ActivityConfig
 
-from waystation.domain.names import AGENTS_QUEUE, CONTEXT_QUEUE, WORKFLOWS_QUEUE
+from waystation.kernel.temporal_names import AGENTS_QUEUE, CONTEXT_QUEUE, WORKFLOWS_QUEUE
 
 PATIENT = RetryPolicy(
     initial_interval=timedelta(seconds=1), backoff_coefficient=2.0, maximum_interval=timedelta(minutes=1)

@@ -3,7 +3,7 @@
 from temporalio import workflow
 
 from activities.memory import DocumentActivities
-from waystation.domain.passages import Remembering
+from waystation.memory.passages import Remembering
 from workflows.options import CONTEXT, named
 
 

@@ -14,9 +14,9 @@ from temporalio import workflow
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from activities.removal import ForgettingActivities, PersonActivities, RetentionActivities
-from waystation.domain.details import counted
-from waystation.domain.names import ERASE_WORKFLOW, FORGET_WORKFLOW, RETENTION_WORKFLOW
-from waystation.domain.removal import CarriedOut, Due, Erasure, ForgetOrder, PersonOrder, Tidying
+from waystation.erasure.removal import CarriedOut, Due, Erasure, ForgetOrder, PersonOrder, Tidying
+from waystation.kernel.temporal_names import ERASE_WORKFLOW, FORGET_WORKFLOW, RETENTION_WORKFLOW
+from waystation.kernel.text import counted
 from workflows.options import CONTEXT, SHORT, named
 
 

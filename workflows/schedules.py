@@ -12,12 +12,13 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from activities.schedules import ScheduleActivities
-from waystation.domain.errors import BadInput
-from waystation.domain.names import SCHEDULED_RUN_WORKFLOW, SESSION_CONTINUES
-from waystation.domain.schedules import Begun, PauseOrder, ScheduledOutcome, ScheduledStart, request_id_of
-from waystation.domain.session import AdmissionAnswer, AdmissionRequest
-from waystation.domain.signals import read
-from waystation.domain.task import TaskPhase, TaskRef
+from waystation.kernel.errors import BadInput
+from waystation.kernel.refs import TaskRef
+from waystation.kernel.temporal_names import SCHEDULED_RUN_WORKFLOW, SESSION_CONTINUES
+from waystation.tasks.schedules import Begun, PauseOrder, ScheduledOutcome, ScheduledStart, request_id_of
+from waystation.tasks.session import AdmissionAnswer, AdmissionRequest
+from waystation.tasks.signals import read
+from waystation.tasks.task import TaskPhase
 from workflows.options import DOCUMENTS, SESSION_ANSWER, SHORT, named
 
 FIRST_LOOK, LAST_LOOK = timedelta(seconds=1), timedelta(minutes=5)

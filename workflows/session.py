@@ -15,14 +15,15 @@ from temporalio.exceptions import ActivityError, ApplicationError, WorkflowAlrea
 
 from activities.sessions import ReconcileRequest, SessionActivities
 from activities.tasks import PlanningActivities
-from waystation.domain import session
-from waystation.domain.budget import Account
-from waystation.domain.continuation import TaskRewind, TaskStart
-from waystation.domain.errors import BadInput, Overdrawn
-from waystation.domain.foreign import plain_words
-from waystation.domain.held import HeldMessage, held_with
-from waystation.domain.names import ADMISSION_ANSWER, ADMIT_TASK, ASK_BUDGET, BUDGET_ANSWER, SESSION_CONTINUES
-from waystation.domain.session import (
+from waystation.budgets.budget import Account
+from waystation.kernel.errors import BadInput, Overdrawn
+from waystation.kernel.held_signals import HeldMessage, held_with
+from waystation.kernel.refs import TaskRef
+from waystation.kernel.temporal_names import ADMISSION_ANSWER, ADMIT_TASK, ASK_BUDGET, BUDGET_ANSWER, SESSION_CONTINUES
+from waystation.security.untrusted import plain_words
+from waystation.tasks import session
+from waystation.tasks.continuation import TaskRewind, TaskStart
+from waystation.tasks.session import (
     Admission,
     AdmissionAnswer,
     AdmissionRequest,
@@ -35,8 +36,7 @@ from waystation.domain.session import (
     Settlement,
     StoredSession,
 )
-from waystation.domain.signals import UNSEALED, is_sealed, read, whole
-from waystation.domain.task import TaskRef
+from waystation.tasks.signals import UNSEALED, is_sealed, read, whole
 from workflows.board import first_attributes
 from workflows.options import ACCOUNT, ADMISSION, RECONCILE, RECONCILIATION, named
 from workflows.task import TaskWorkflow

@@ -5,9 +5,9 @@ import asyncio
 from temporalio import workflow
 
 from activities.bookkeeping import StateActivities, StatePiece, StatePieceRef
-from waystation.domain.pieces import StateRef
-from waystation.domain.task import TaskRef
-from waystation.domain.task_state import TaskState, state_of, state_pieces
+from waystation.kernel.pieces import StateRef
+from waystation.kernel.refs import TaskRef
+from waystation.tasks.state import TaskState, state_of, state_pieces
 from workflows.options import SHORT, named
 
 

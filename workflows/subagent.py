@@ -11,15 +11,15 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError,
 
 from activities.agents import LEGS, ContextActivities
 from activities.bookkeeping import LedgerActivities
-from waystation.domain.agent_run import AgentRun, Compact, RunLeg
-from waystation.domain.amount import Amount
-from waystation.domain.compaction.outcome import CompactionRequest
-from waystation.domain.delegation import SubagentNews, Teammate
-from waystation.domain.leg import LegOutcome, LegRequest
-from waystation.domain.names import SUBAGENT_NEWS, SUBAGENT_WORKFLOW
-from waystation.domain.progress import run_details
-from waystation.domain.roles import role_spec
-from waystation.domain.value import Value
+from waystation.agents.agent_run import AgentRun, Compact, RunLeg
+from waystation.agents.delegation import SubagentNews, Teammate
+from waystation.agents.leg import LegOutcome, LegRequest
+from waystation.context.outcome import CompactionRequest
+from waystation.kernel.amount import Amount
+from waystation.kernel.roles import role_spec
+from waystation.kernel.temporal_names import SUBAGENT_NEWS, SUBAGENT_WORKFLOW
+from waystation.kernel.value import Value
+from waystation.tasks.progress import run_details
 from workflows.options import CONTEXT, LEG, SHORT, heed_cancellation, named
 
 

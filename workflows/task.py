@@ -11,18 +11,18 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 from activities.bookkeeping import SentActivities, TellRequest, UpdateRequest
 from activities.sessions import ForkActivities, RewindActivities
 from activities.tasks import EditedPlanRequest, PlanningActivities, PlanRequest
-from waystation.domain import signals
-from waystation.domain.amount import Amount
-from waystation.domain.approvals import SeveralAnswers, refusal
-from waystation.domain.continuation import TaskStart
-from waystation.domain.delegation import SubagentNews
-from waystation.domain.documents import DocumentsUpdate
-from waystation.domain.held import HeldMessage, held_with
-from waystation.domain.loans import lending
-from waystation.domain.plan import PlanEdit
-from waystation.domain.reviews import PLANNING_PART, for_steps, provided, replanned
-from waystation.domain.session import SessionAnswer
-from waystation.domain.signals import (
+from waystation.agents.delegation import SubagentNews
+from waystation.documents.documents import DocumentsUpdate
+from waystation.kernel.amount import Amount
+from waystation.kernel.held_signals import HeldMessage, held_with
+from waystation.planning.plan import PlanEdit
+from waystation.tasks import signals
+from waystation.tasks.approvals import SeveralAnswers, refusal
+from waystation.tasks.continuation import TaskStart
+from waystation.tasks.reallocation import lending
+from waystation.tasks.reviews import PLANNING_PART, for_steps, provided, replanned
+from waystation.tasks.session import SessionAnswer
+from waystation.tasks.signals import (
     SIGNALS,
     UNSEALED,
     InputT,
@@ -34,8 +34,8 @@ from waystation.domain.signals import (
     read,
     whole,
 )
-from waystation.domain.task import Approval, TaskPhase, TaskProgress, Telling
-from waystation.domain.task_state import TaskState, progressed
+from waystation.tasks.state import TaskState, progressed
+from waystation.tasks.task import Approval, TaskPhase, TaskProgress, Telling
 from workflows.agent_runner import AgentRunner
 from workflows.approvals import BudgetGate, ask_about_plan, wait_for_agreement
 from workflows.board import Board, record

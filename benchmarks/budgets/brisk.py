@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.crew import FINDING, PROMPT_TOKENS, REPLY_TOKENS, SAID, Move
-from waystation.domain.budget import Usage
-from waystation.domain.plan import Plan, Step
-from waystation.domain.transcript import Text, ToolUse
-from waystation.ports import ModelReply, ModelRequest
+from waystation.context.transcript import Text, ToolUse
+from waystation.kernel.usage import Usage
+from waystation.models.ports import ModelReply, ModelRequest
+from waystation.planning.plan import Plan, Step
 from waystation.testing import scripted_reply
 
 READ: Move = ("read_document", {"name": "pilot.md"})

@@ -12,14 +12,14 @@ from benchmarks.budgets.many import Session
 from benchmarks.budgets.tables import show
 from tests.running import opened_parts, working
 from tests.spender import MODEL, Spender, fan
+from waystation.agents.leg import AgentTerms
 from waystation.agents.roles import prompt
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Mode
-from waystation.domain.leg import AgentTerms
-from waystation.domain.task import TaskTerms
-from waystation.domain.transcript import Message, ToolResult, user_text
-from waystation.ports import ModelRequest, ToolSpec
-from waystation.settings import Settings
+from waystation.budgets.budget import Mode
+from waystation.config.settings import Settings
+from waystation.context.transcript import Message, ToolResult, user_text
+from waystation.kernel.amount import Amount, Limit
+from waystation.models.ports import ModelRequest, ToolSpec
+from waystation.tasks.task import TaskTerms
 from waystation.testing import PlainRedactor
 
 RESEARCHERS = 8

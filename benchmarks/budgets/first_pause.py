@@ -13,14 +13,15 @@ from temporalio.client import Client
 
 from benchmarks.budgets.tables import machine, show
 from tests.running import POLL, TENANT, Counter, at_work
-from waystation.adapters.documents.question_sets import Posed, find_set, load_set, posed
-from waystation.adapters.documents.sources import load_documents, write_installed
 from waystation.cli.demo import DOCUMENTS, QUESTION
-from waystation.domain.amount import Limit
-from waystation.domain.approvals import DENY_BUDGET
-from waystation.domain.task import SourceDocument, TaskPhase, TaskRequest, TaskTerms, task_id_of
-from waystation.settings import Settings
-from waystation.terms import task_terms
+from waystation.config.resolver import task_terms
+from waystation.config.settings import Settings
+from waystation.documents.documents import SourceDocument
+from waystation.documents.sources import load_documents, write_installed
+from waystation.kernel.amount import Limit
+from waystation.plugins.evaluation.question_sets import Posed, find_set, load_set, posed
+from waystation.tasks.approvals import DENY_BUDGET
+from waystation.tasks.task import TaskPhase, TaskRequest, TaskTerms, task_id_of
 from waystation.testing import PlainRedactor
 from workers.models import model_switch
 from workflows.task import TaskWorkflow

@@ -14,11 +14,11 @@ from benchmarks.budgets.many import Session
 from benchmarks.budgets.tables import show
 from tests.crew import ROOMY
 from tests.running import opened_parts, working
-from waystation.domain.amount import Limit
-from waystation.domain.budget import Mode
-from waystation.domain.compaction.tokens import estimate_messages
-from waystation.domain.task import TaskPhase, TaskTerms
-from waystation.ports import ModelRequest
+from waystation.budgets.budget import Mode
+from waystation.context.tokens import estimate_messages
+from waystation.kernel.amount import Limit
+from waystation.models.ports import ModelRequest
+from waystation.tasks.task import TaskPhase, TaskTerms
 from waystation.testing import PlainRedactor
 
 CALLS, TOKENS = 100, 200_000

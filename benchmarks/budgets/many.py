@@ -10,18 +10,18 @@ from temporalio.envconfig import ClientConfigProfile
 from temporalio.service import RPCError, RPCStatusCode
 
 from tests.running import DOCUMENTS, TENANT
-from waystation.adapters.clock import utc_now
-from waystation.adapters.store.sql_store import SqlStore
-from waystation.adapters.temporal.connect import Target
-from waystation.adapters.temporal.tasks import TemporalTasks
-from waystation.domain.amount import Limit
-from waystation.domain.budget import Account
-from waystation.domain.errors import Unreachable
-from waystation.domain.session import SessionStart
-from waystation.domain.task import (
-    SourceDocument,
+from waystation.budgets.budget import Account
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.amount import Limit
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import Unreachable
+from waystation.kernel.refs import TaskRef
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.temporal.connect import Target
+from waystation.runtime.temporal.tasks import TemporalTasks
+from waystation.tasks.session import SessionStart
+from waystation.tasks.task import (
     TaskProgress,
-    TaskRef,
     TaskRequest,
     TaskRow,
     TaskTerms,

@@ -17,11 +17,11 @@ from benchmarks.budgets.many import Session, Task
 from benchmarks.budgets.tables import show, spread
 from tests.crew import terms
 from tests.running import TENANT, dev_server, opened_parts, working
-from waystation.adapters.store.sql_store import SqlStore
-from waystation.domain.approvals import APPROVE_BUDGET
-from waystation.domain.names import PENDING_ATTRIBUTE
-from waystation.domain.task import TaskPhase, session_workflow_id
-from waystation.ports import ModelRequest
+from waystation.kernel.temporal_names import PENDING_ATTRIBUTE
+from waystation.models.ports import ModelRequest
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.approvals import APPROVE_BUDGET
+from waystation.tasks.task import TaskPhase, session_workflow_id
 from waystation.testing import PlainRedactor
 from workflows.task import TaskWorkflow
 

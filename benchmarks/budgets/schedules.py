@@ -17,12 +17,12 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from benchmarks.budgets.tables import show
 from tests.running import TENANT, until
 from tests.scheduled import BUDGET, QUESTION, Office, office
-from waystation.adapters.anthropic.model import anthropic_model
-from waystation.adapters.offline.transport import OfflineTransport
-from waystation.domain.schedules import Timing
-from waystation.domain.task import TaskRequest
-from waystation.settings import Settings
-from waystation.task_view import TaskFilter
+from waystation.config.settings import Settings
+from waystation.models.anthropic.model import anthropic_model
+from waystation.plugins.offline.transport import OfflineTransport
+from waystation.tasks.schedules import Timing
+from waystation.tasks.task import TaskRequest
+from waystation.tasks.view import TaskFilter
 
 SCHEDULES = 12
 SUBMITS = 5

@@ -14,13 +14,14 @@ from benchmarks.budgets.many import Session
 from benchmarks.budgets.tables import show
 from tests.crew import MOVES, Crew, terms
 from tests.running import DOCUMENTS, TENANT, opened_parts, working
-from waystation.adapters.clock import utc_now
-from waystation.domain.agent_run import AgentRun, RunLeg
-from waystation.domain.budget import Account
-from waystation.domain.plan import Step
-from waystation.domain.progress import progress_of
-from waystation.domain.task import TaskPhase, TaskRef, TaskRequest, TaskRow, session_hash, task_id_of, tenant_hash
-from waystation.domain.task_state import TaskState
+from waystation.agents.agent_run import AgentRun, RunLeg
+from waystation.budgets.budget import Account
+from waystation.kernel.clock import utc_now
+from waystation.kernel.refs import TaskRef
+from waystation.planning.plan import Step
+from waystation.tasks.progress import progress_of
+from waystation.tasks.state import TaskState
+from waystation.tasks.task import TaskPhase, TaskRequest, TaskRow, session_hash, task_id_of, tenant_hash
 from waystation.testing import PlainRedactor
 from workers.parts import Parts
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from waystation.adapters.anthropic.messages_server import has_status
-from waystation.domain.budget import Usage
-from waystation.domain.task import SourceDocument
-from waystation.domain.transcript import Block, Text, ToolUse
-from waystation.ports import ModelReply
+from waystation.context.transcript import Block, Text, ToolUse
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.usage import Usage
+from waystation.models.anthropic.messages_server import has_status
+from waystation.models.ports import ModelReply
 from waystation.testing import scripted_reply
 
 TURNS = 30

@@ -11,15 +11,15 @@ from pydantic import JsonValue
 from benchmarks.cache.reader import Reader, documents
 from tests.agents.conftest import opened
 from tests.agents.office import TASK, Office, never
-from waystation.adapters.anthropic.messages_server import Break, CachingServer
-from waystation.adapters.anthropic.model import anthropic_model
-from waystation.agents.charges import MeteredModel
-from waystation.domain.amount import Limit
-from waystation.domain.budget import Usage
-from waystation.domain.delegation import DelegationTerms, Teammate
-from waystation.domain.leg import AgentTerms, ContextFull, Finished, LegRequest, TurnLimit
-from waystation.domain.ownership import Installation
-from waystation.ports import ModelReply
+from waystation.agents.call_ledger import MeteredModel
+from waystation.agents.delegation import DelegationTerms, Teammate
+from waystation.agents.leg import AgentTerms, ContextFull, Finished, LegRequest, TurnLimit
+from waystation.kernel.amount import Limit
+from waystation.kernel.scopes import Installation
+from waystation.kernel.usage import Usage
+from waystation.models.anthropic.messages_server import Break, CachingServer
+from waystation.models.anthropic.model import anthropic_model
+from waystation.models.ports import ModelReply
 
 THINKS = timedelta(seconds=20)
 """What each reply takes."""

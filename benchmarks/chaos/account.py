@@ -9,10 +9,10 @@ from datetime import datetime
 from sqlalchemy import select
 
 from benchmarks.chaos.model import ANYBODY, Call, CallId
-from waystation.adapters.store import SqlStore
-from waystation.adapters.store.schema import charges, runs
-from waystation.domain.ownership import Installation
-from waystation.domain.transcript import Transcript
+from waystation.context.transcript import Transcript
+from waystation.kernel.scopes import Installation
+from waystation.runtime.sql_store import SqlStore
+from waystation.store.schema import charges, runs
 
 Key = tuple[int, str, str]
 """Task, agent and the key of charge and intent, as `turn-12`."""

@@ -10,11 +10,11 @@ from typing import Literal, NamedTuple
 
 from tests.end_to_end.messages_server import MessagesServer
 from tests.strict_server import BODY
-from waystation.adapters.anthropic.messages_server import TurnNumbers, has_status
-from waystation.adapters.anthropic.requests import CountRequest, TextBlock, WireMessage
-from waystation.agents.oversight import REVIEW_REPORT, REVISE_PLAN
-from waystation.agents.planner import SUBMIT_PLAN
-from waystation.domain.plan import PLANNING_ID, revision_id
+from waystation.models.anthropic.messages_server import TurnNumbers, has_status
+from waystation.models.anthropic.requests import CountRequest, TextBlock, WireMessage
+from waystation.planning.plan import PLANNING_ID, revision_id
+from waystation.planning.planner import SUBMIT_PLAN
+from waystation.reports.oversight import REVIEW_REPORT, REVISE_PLAN
 
 MARK = "voyage-{}-"
 """Begins the names of a task's documents and is in its instructions, so that every request tells whose it is: in a

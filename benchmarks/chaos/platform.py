@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.chaos.kills import Victim
-from waystation.adapters.temporal import die_with_parent
-from waystation.adapters.temporal.dev_server import DevServer, free_port, running_dev_server
-from waystation.adapters.temporal.run_file import ProcessMark, RunFile, write_run_file
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.runtime.temporal import die_with_parent
+from waystation.runtime.temporal.dev_server import DevServer, free_port, running_dev_server
+from waystation.runtime.temporal.run_file import ProcessMark, RunFile, write_run_file
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = ("WAYSTATION_", "TEMPORAL_", "ANTHROPIC_", "QDRANT_", "DATABASE_URL")

@@ -15,11 +15,11 @@ from benchmarks.chaos.model import CountingModel
 from benchmarks.chaos.platform import Platform, running_platform
 from benchmarks.chaos.work import Crew, survey
 from tests.end_to_end.messages_server import serving
-from waystation.adapters.clock import utc_now
-from waystation.adapters.store import SqlStore
 from waystation.client import Client
-from waystation.domain.task import TaskPhase
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.clock import utc_now
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.task import TaskPhase
 
 QUIET_S = 40.0
 """So long a kill waits for its moment: legs of a dead worker are missed after 20 s, and begun again a little later."""

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from benchmarks.chaos.model import MARK
 from tests.end_to_end.survey import BROAD_QUESTION, write_survey
-from waystation.adapters.documents.sources import load_documents
 from waystation.client import Client
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.errors import BadInput, Unreachable
-from waystation.domain.task import SourceDocument, TaskPhase, TaskRequest
+from waystation.documents.documents import SourceDocument
+from waystation.documents.sources import load_documents
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.errors import BadInput, Unreachable
+from waystation.tasks.task import TaskPhase, TaskRequest
 
 LOOK_S = 1.0
 BUDGET, GRANT = 60_000, 120_000

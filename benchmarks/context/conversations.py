@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from waystation.domain.transcript import Message, Text, ToolResult, ToolUse, Transcript, user_text
+from waystation.context.transcript import Message, Text, ToolResult, ToolUse, Transcript, user_text
 
 READ = "read_document"
 REREADABLE = frozenset({READ})

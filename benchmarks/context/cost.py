@@ -12,13 +12,13 @@ from benchmarks.context.engine import FIXED, SUMMARISERS, Engine, Summariser, po
 from benchmarks.context.kept import Kept, in_view, kept
 from benchmarks.context.others import Following, Uncompacted, published
 from benchmarks.context.prompt_cache import PromptCache
-from waystation.adapters.prices import published_prices
-from waystation.domain.budget import Usage
-from waystation.domain.compaction.policy import CompactionPolicy
-from waystation.domain.compaction.strategies import STRATEGIES
-from waystation.domain.compaction.tokens import estimate_message
-from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL, cost_micro_usd
-from waystation.domain.transcript import Message, Transcript
+from waystation.context.policy import CompactionPolicy
+from waystation.context.strategies import STRATEGIES
+from waystation.context.tokens import estimate_message
+from waystation.context.transcript import Message, Transcript
+from waystation.kernel.usage import Usage
+from waystation.models.prices import published_prices
+from waystation.models.profiles import AGENT_MODEL, CONDENSE_MODEL, cost_micro_usd
 
 TURNS, TOKENS_A_TURN, SEEDS = 300, 1_500, (1, 2, 3)
 PRICED = date(2026, 11, 1)

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from importlib.metadata import distribution
 
 from benchmarks.context.conversations import OPEN_WORK, PINNED_REMARK, REMARKS, Conversation
-from waystation.adapters.offline.language import sentences, stems
-from waystation.domain.compaction.constraints import identifiers
+from waystation.context.constraints import identifiers
+from waystation.plugins.offline.language import sentences, stems
 
 PACKAGES = (
     "anthropic",

@@ -5,18 +5,18 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from benchmarks.context.conversations import READ, REREADABLE
-from waystation.adapters.offline.summary import condensed
-from waystation.domain.compaction.constraints import open_items, recorded_decisions, user_constraints, user_requests
-from waystation.domain.compaction.gate import Rejected, Replacement, check_summary
-from waystation.domain.compaction.history import view, with_record
-from waystation.domain.compaction.ladder import CannotFit, Mask, Nothing, Summarise, Truncate, next_rung
-from waystation.domain.compaction.policy import CompactionPolicy, Strategy
-from waystation.domain.compaction.restoration import recently_read, with_files
-from waystation.domain.compaction.strategies import STRATEGIES
-from waystation.domain.compaction.summary import is_summary_or_marker, summary_message
-from waystation.domain.compaction.tokens import Measure, estimate_text
-from waystation.domain.passages import render, tool_names
-from waystation.domain.transcript import Message, Pinned, Record, Summarised, Transcript
+from waystation.context.constraints import open_items, recorded_decisions, user_constraints, user_requests
+from waystation.context.history import view, with_record
+from waystation.context.pipeline import CannotFit, Mask, Nothing, Summarise, Truncate, next_rung
+from waystation.context.policy import CompactionPolicy, Strategy
+from waystation.context.restoration import recently_read, with_files
+from waystation.context.strategies import STRATEGIES
+from waystation.context.summary import is_summary_or_marker, summary_message
+from waystation.context.summary_validator import Rejected, Replacement, check_summary
+from waystation.context.tokens import Measure, estimate_text
+from waystation.context.transcript import Message, Pinned, Record, Summarised, Transcript
+from waystation.memory.passages import render, tool_names
+from waystation.plugins.offline.summary import condensed
 
 FIXED = 6_000
 """Tokens of system prompt and tools."""

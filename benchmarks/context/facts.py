@@ -20,11 +20,11 @@ from benchmarks.context.kept import all_text
 from benchmarks.context.survival import GENERATIONS, MEASURE, RUN, WINDOW, Recall
 from benchmarks.memory.conversations import ALSO_CALLED, FACTS, FIRMS, LOGS, PARTS, PROJECTS, REMARKS, REPLIES
 from benchmarks.memory.kinds import CHINESE_FACTS, CHINESE_FIRMS, CHINESE_PARTS, CHINESE_REMARKS, CHINESE_SITES
-from waystation.adapters.embeddings.local import WordLlamaEmbedder
-from waystation.adapters.qdrant.edge import QdrantEdgeMemory
-from waystation.domain.compaction.policy import Strategy
-from waystation.domain.compaction.strategies import STRATEGIES
-from waystation.domain.transcript import Transcript
+from waystation.context.policy import Strategy
+from waystation.context.strategies import STRATEGIES
+from waystation.context.transcript import Transcript
+from waystation.memory.embedders.local import WordLlamaEmbedder
+from waystation.memory.qdrant.edge import QdrantEdgeMemory
 
 SEED = 11
 OF_EACH_KIND = 40

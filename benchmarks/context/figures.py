@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from benchmarks.budgets.tables import show
 from benchmarks.context.conversations import generated
 from benchmarks.context.engine import MEASURE, Engine, condense, policy_of
-from waystation.domain.compaction.tokens import estimate_messages
-from waystation.domain.presets import DEFAULT_AGENT_BUDGET
+from waystation.config.presets import DEFAULT_AGENT_BUDGET
+from waystation.context.tokens import estimate_messages
 
 PUBLISHED = {(50, 10_000): None, (100, 25_000): 12_000, (500, 125_000): 15_000, (1_000, 250_000): 15_000}
 """Tokens left, by messages and tokens; None: not compacted."""

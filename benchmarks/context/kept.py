@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from benchmarks.context.conversations import Conversation
-from waystation.domain.compaction.constraints import user_constraints
-from waystation.domain.transcript import Message
+from waystation.context.constraints import user_constraints
+from waystation.context.transcript import Message
 
 
 class Kept(NamedTuple):

@@ -4,8 +4,8 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
-from waystation.domain.compaction.policy import CompactionPolicy
-from waystation.domain.transcript import Message
+from waystation.context.policy import CompactionPolicy
+from waystation.context.transcript import Message
 
 KEPT_MESSAGES = 20
 Peer = Callable[[], Callable[[], object]]

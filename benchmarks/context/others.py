@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from benchmarks.context.engine import MEASURE, WINDOW, Summariser, SummaryCall, rendered
-from waystation.domain.compaction.ladder import summary_length
-from waystation.domain.compaction.repair import units_of
-from waystation.domain.compaction.tokens import estimate_messages, estimate_text
-from waystation.domain.transcript import Message, ToolResult, user_text
+from waystation.context.pipeline import summary_length
+from waystation.context.repair import units_of
+from waystation.context.tokens import estimate_messages, estimate_text
+from waystation.context.transcript import Message, ToolResult, user_text
 
 CLEARED = "[Old tool result content cleared]"
 Units = Sequence[Sequence[Message]]

@@ -10,13 +10,13 @@ from benchmarks.budgets.tables import show
 from benchmarks.context.conversations import REREADABLE, generated
 from benchmarks.context.engine import MEASURE, Engine, forget, policy_of
 from benchmarks.context.langchain_peers import peers
-from waystation.domain.compaction.gate import Accepted, Replacement, check_summary
-from waystation.domain.compaction.history import view, with_record
-from waystation.domain.compaction.ladder import Summarise, next_rung
-from waystation.domain.compaction.policy import CompactionPolicy
-from waystation.domain.compaction.summary import summary_message
-from waystation.domain.compaction.units import layout
-from waystation.domain.transcript import Message, Summarised, Transcript
+from waystation.context.history import view, with_record
+from waystation.context.pipeline import Summarise, next_rung
+from waystation.context.policy import CompactionPolicy
+from waystation.context.summary import summary_message
+from waystation.context.summary_validator import Accepted, Replacement, check_summary
+from waystation.context.transcript import Message, Summarised, Transcript
+from waystation.context.units import layout
 
 SIZES, TOKENS_A_MESSAGE = (100, 300, 1_000, 3_000, 10_000), 250
 COMPARED = 1_000

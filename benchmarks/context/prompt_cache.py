@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from waystation.domain.budget import Usage
-from waystation.domain.compaction.tokens import estimate_message
-from waystation.domain.transcript import Message
+from waystation.context.tokens import estimate_message
+from waystation.context.transcript import Message
+from waystation.kernel.usage import Usage
 
 LIFE = 5 * 60
 """Seconds that a prefix lives after it was written or last used."""

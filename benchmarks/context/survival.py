@@ -15,18 +15,18 @@ from benchmarks.context.conversations import OPEN_WORK, Conversation, long_conve
 from benchmarks.context.documents import conversation_over_documents
 from benchmarks.context.engine import SUMMARISERS, Engine, policy_of
 from benchmarks.context.kept import Kept, all_text, in_view, kept
-from waystation.adapters.embeddings.local import WordLlamaEmbedder
-from waystation.adapters.qdrant.edge import QdrantEdgeMemory
-from waystation.agents.archive import RECALLED_TOKENS, Recollection, embedded
 from waystation.agents.auditor import NoRedaction
-from waystation.domain.compaction.legality import violations
-from waystation.domain.compaction.policy import Strategy
-from waystation.domain.compaction.strategies import STRATEGIES
-from waystation.domain.compaction.tokens import Measure
-from waystation.domain.leg import RunRef
-from waystation.domain.memory import MemoryQuery
-from waystation.domain.passages import make_passages, render, tool_names
-from waystation.domain.transcript import Message, Transcript
+from waystation.context.legality import violations
+from waystation.context.policy import Strategy
+from waystation.context.strategies import STRATEGIES
+from waystation.context.tokens import Measure
+from waystation.context.transcript import Message, Transcript
+from waystation.kernel.refs import RunRef
+from waystation.memory.archive import RECALLED_TOKENS, Recollection, embedded
+from waystation.memory.embedders.local import WordLlamaEmbedder
+from waystation.memory.memory import MemoryQuery
+from waystation.memory.passages import make_passages, render, tool_names
+from waystation.memory.qdrant.edge import QdrantEdgeMemory
 
 GENERATIONS, WINDOW, MEASURE = 10, 32_000, Measure(fixed=2_000)
 SEEDS = (1, 2)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from benchmarks.live.model import ROLES, Role
 from benchmarks.live.provider import Recorded
 from benchmarks.live.run import Measured
-from waystation.adapters.prices import published_prices
-from waystation.domain.budget import Usage
-from waystation.domain.models import cost_micro_usd
+from waystation.kernel.usage import Usage
+from waystation.models.prices import published_prices
+from waystation.models.profiles import cost_micro_usd
 
 _TURNS: frozenset[Role] = frozenset({"research", "analysis", "writing"})
 

@@ -23,10 +23,10 @@ from benchmarks.live.documents import BYTES_PER_TOKEN
 from benchmarks.live.model import READS, Body, Model, Role, Script, Turn, filler, role_of
 from tests.end_to_end.messages_server import MessagesServer
 from tests.strict_server import StrictRequest, protocol_faults, unknown_fields
-from waystation.adapters.anthropic.messages_server import PrefixCache, refused
-from waystation.adapters.anthropic.sse import events
-from waystation.domain.budget import Usage
-from waystation.domain.models import model_facts
+from waystation.kernel.usage import Usage
+from waystation.models.anthropic.messages_server import PrefixCache, refused
+from waystation.models.anthropic.sse import events
+from waystation.models.profiles import model_facts
 
 _BODY: TypeAdapter[Body] = TypeAdapter(Body)
 _SIGNATURE_CHARACTERS = 400

@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from waystation.domain.transcript import Message, Speaker, Text, ToolResult, ToolUse
+from waystation.context.transcript import Message, Speaker, Text, ToolResult, ToolUse
 
 PROJECTS = (
     "Halden bridge", "Norvik terminal", "Quay 7", "the Alder tunnel", "Lindholm depot", "the Sorrel viaduct",

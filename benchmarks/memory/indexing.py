@@ -8,15 +8,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.memory.conversations import Dialogue, Question
-from waystation.adapters.embeddings.local import NoEmbedder
-from waystation.adapters.qdrant.edge import QdrantEdgeMemory
-from waystation.agents.archive import Recollection, embedded
-from waystation.domain.leg import RunRef
-from waystation.domain.memory import Excerpt, MemoryQuery, Passage, excerpts, turns_of
-from waystation.domain.passages import make_passages, render, tool_names
-from waystation.domain.privacy import Place, Redacted, meant, with_placeholders
-from waystation.domain.transcript import Message
-from waystation.ports import Embedder, Redactor
+from waystation.context.transcript import Message
+from waystation.kernel.refs import RunRef
+from waystation.memory.archive import Recollection, embedded
+from waystation.memory.embedders.local import NoEmbedder
+from waystation.memory.memory import Excerpt, MemoryQuery, Passage, excerpts, turns_of
+from waystation.memory.passages import make_passages, render, tool_names
+from waystation.memory.ports import Embedder
+from waystation.memory.qdrant.edge import QdrantEdgeMemory
+from waystation.privacy.policy import Place, Redacted, meant, with_placeholders
+from waystation.privacy.ports import Redactor
 
 RUN = RunRef(store_id="store", tenant="tenant", session="session", task_id="task-1", step_id="step-1", role="research")
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)

@@ -22,16 +22,17 @@ from benchmarks.budgets.tables import show
 from benchmarks.memory.conversations import FACTS, FIRMS, PARTS, PROJECTS, REMARKS, dialogue
 from benchmarks.memory.indexing import RUN, as_redacted, windows
 from benchmarks.memory.plain import PlainMemory
-from waystation.adapters.embeddings.local import E5Embedder, WordLlamaEmbedder
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.adapters.qdrant.edge import QdrantEdgeMemory
-from waystation.agents.archive import Recollection, embedded
 from waystation.agents.auditor import NoRedaction, Question, Said
-from waystation.domain.passages import render, tool_names
-from waystation.domain.privacy import Place, meant
-from waystation.domain.transcript import Message, Text, ToolResult, ToolUse
-from waystation.knowledge import trial_vault
-from waystation.ports import Embedder, Redactor
+from waystation.context.transcript import Message, Text, ToolResult, ToolUse
+from waystation.memory.archive import Recollection, embedded
+from waystation.memory.embedders.local import E5Embedder, WordLlamaEmbedder
+from waystation.memory.passages import render, tool_names
+from waystation.memory.ports import Embedder
+from waystation.memory.qdrant.edge import QdrantEdgeMemory
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.privacy.policy import Place, meant
+from waystation.privacy.ports import Redactor
+from waystation.runtime.knowledge import trial_vault
 
 SEED = 7
 """Sizes and weights were chosen on 1 to 3, and 4 to 6 are those of `recall`."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from waystation.domain.compaction.tokens import estimate_text
-from waystation.ports import Embedder
+from waystation.context.tokens import estimate_text
+from waystation.memory.ports import Embedder
 
 TURNS = 3
 SATURATION, BY_LENGTH = 1.2, 0.75

@@ -7,11 +7,12 @@ from typing import NamedTuple
 from benchmarks.budgets.tables import show
 from benchmarks.memory.conversations import dialogue
 from benchmarks.memory.indexing import NO_EMBEDDER, Cut, MeaningAlone, indexed, one_message_each, windows
-from waystation.adapters.embeddings.local import WordLlamaEmbedder
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.agents.archive import Recollection
-from waystation.domain.compaction.tokens import estimate_messages
-from waystation.ports import Embedder, Redactor
+from waystation.context.tokens import estimate_messages
+from waystation.memory.archive import Recollection
+from waystation.memory.embedders.local import WordLlamaEmbedder
+from waystation.memory.ports import Embedder
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.privacy.ports import Redactor
 from waystation.testing import PlainRedactor
 
 SEEDS = (4, 5, 6)

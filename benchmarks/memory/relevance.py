@@ -8,10 +8,10 @@ import numpy as np
 from benchmarks.budgets.tables import show
 from benchmarks.memory.conversations import Dialogue, dialogue
 from benchmarks.memory.indexing import windows
-from waystation.adapters.embeddings.local import WordLlamaEmbedder
-from waystation.domain.memory import CALIBRATED, LEAST_RELEVANCE
-from waystation.domain.passages import render
-from waystation.ports import Embedder
+from waystation.memory.embedders.local import WordLlamaEmbedder
+from waystation.memory.memory import CALIBRATED, LEAST_RELEVANCE
+from waystation.memory.passages import render
+from waystation.memory.ports import Embedder
 
 SEEDS = (1, 2, 3)
 ASKED = (

@@ -15,13 +15,13 @@ from qdrant_client import AsyncQdrantClient
 from benchmarks.budgets.tables import show
 from benchmarks.memory.conversations import PARTS, PROJECTS, REMARKS
 from benchmarks.memory.indexing import CREATED, RUN
-from waystation.adapters.qdrant.collection import QdrantServer
-from waystation.adapters.qdrant.edge import QdrantEdgeMemory
-from waystation.adapters.qdrant.points import Embedding
-from waystation.adapters.qdrant.server import QdrantServerMemory
-from waystation.agents.archive import EMBEDDED_AT_ONCE
-from waystation.domain.memory import EmbeddedPassage, MemoryQuery, Passage
-from waystation.ports import Memory
+from waystation.memory.archive import EMBEDDED_AT_ONCE
+from waystation.memory.memory import EmbeddedPassage, MemoryQuery, Passage
+from waystation.memory.ports import Memory
+from waystation.memory.qdrant.collection import QdrantServer
+from waystation.memory.qdrant.edge import QdrantEdgeMemory
+from waystation.memory.qdrant.points import Embedding
+from waystation.memory.qdrant.server import QdrantServerMemory
 
 SIZES = (10_000, 100_000)
 LOCAL_SIZE = 2_000

@@ -17,17 +17,13 @@ class Mutation(NamedTuple):
     """The cheapest that are to fail."""
 
 
-DOMAIN, STORE, WEB, AGENTS = (
-    "waystation/domain",
-    "waystation/adapters/store",
-    "waystation/adapters/web.py",
-    "waystation/agents",
-)
+STORE, WEB, AGENTS = "waystation/store", "waystation/documents/web.py", "waystation/agents"
 CODEC, KEYS, QDRANT = (
-    "waystation/adapters/temporal/codec.py",
-    "waystation/adapters/keys.py",
-    "waystation/adapters/qdrant",
+    "waystation/runtime/temporal/codec.py",
+    "waystation/privacy/keys.py",
+    "waystation/memory/qdrant",
 )
+VALIDATOR = "waystation/context/summary_validator.py"
 LEDGER = ("tests/unit/test_ledger.py",)
 SESSION = ("tests/unit/test_session_state.py",)
 CRASHES = ("tests/unit/test_ledger_crashes.py",)
@@ -44,66 +40,66 @@ LIVE = "tests/workflows_live"
 MUTATIONS = (
     # ---------------------------------------------------------------------------------------------------- ledger
     Mutation(
-        "ledger", "reservations pass the limit", f"{DOMAIN}/budget.py",
+        "ledger", "reservations pass the limit", "waystation/budgets/budget.py",
         "if not left.covers(amount):", "if False:", LEDGER,
     ),
     Mutation(
-        "ledger", "a child settles again", f"{DOMAIN}/budget.py",
+        "ledger", "a child settles again", "waystation/budgets/budget.py",
         "        if child not in self.reserved:\n            return self\n", "", LEDGER,
     ),
     Mutation(
-        "ledger", "what is held counts as free", f"{DOMAIN}/budget.py",
+        "ledger", "what is held counts as free", "waystation/budgets/budget.py",
         "self.limit.after(self.spent + self.held)", "self.limit.after(self.spent)", LEDGER,
     ),
     Mutation(
-        "ledger", "no limit is a permission to draw", f"{DOMAIN}/budget.py",
+        "ledger", "no limit is a permission to draw", "waystation/budgets/budget.py",
         "drawn = wanted.at_most(self.unreserved.amount)", "drawn = wanted", LEDGER,
     ),
     Mutation(
-        "ledger", "a grant is not held for its child", f"{DOMAIN}/budget.py",
+        "ledger", "a grant is not held for its child", "waystation/budgets/budget.py",
         "self.grant(amount)._holding(child, amount)", "self.grant(amount)", LEDGER,
     ),
     Mutation(
-        "ledger", "more is carved than there is", f"{DOMAIN}/budget.py",
+        "ledger", "more is carved than there is", "waystation/budgets/budget.py",
         "carved = amount.at_most(self.reserved.get(parent, Amount()))", "carved = amount", LEDGER,
     ),
     Mutation(
-        "ledger", "cache writes are free", f"{DOMAIN}/budget.py",
+        "ledger", "cache writes are free", "waystation/kernel/usage.py",
         "self.input + self.cache_write + self.output", "self.input + self.output", ("tests/unit/test_usage.py",),
     ),
     Mutation(
-        "ledger", "calls without a reply cost nothing", f"{DOMAIN}/budget.py",
+        "ledger", "calls without a reply cost nothing", "waystation/budgets/budget.py",
         "tokens=self.usage.fresh + self.possibly_billed", "tokens=self.usage.fresh",
         ("tests/unit/test_usage.py", *TRANSCRIPTS),
     ),
     Mutation(
-        "ledger", "an unknown price is no price", f"{DOMAIN}/budget.py",
+        "ledger", "an unknown price is no price", "waystation/budgets/budget.py",
         "None if None in costs else sum", "sum", ("tests/unit/test_task_state.py",),
     ),
     Mutation(
-        "ledger", "a charge counts once for each attempt", f"{STORE}/transcripts.py",
+        "ledger", "a charge counts once for each attempt", "waystation/agents/run_repository.py",
         "    if not await add_once(connection, charges, row):\n        return False\n",
         "    await add_once(connection, charges, row)\n", TRANSCRIPTS,
     ),
     Mutation(
-        "ledger", "an ask is answered with money again", DOMAIN,
+        "ledger", "an ask is answered with money again", "waystation/tasks",
         "    if ask.ask_id in state.answered:\n        return state, None\n", "", CRASHES,
     ),
     Mutation(
-        "ledger", "a task that is over is given money", f"{DOMAIN}/session.py",
+        "ledger", "a task that is over is given money", "waystation/tasks/session.py",
         " and ask.task_id in account.reserved:", ":", SESSION,
     ),
     Mutation(
-        "ledger", "an answer of the session raises its task again", f"{DOMAIN}/task_state.py",
+        "ledger", "an answer of the session raises its task again", "waystation/tasks/state.py",
         "answer.ask_id in self.answered_asks", "False", ("tests/unit/test_task_state.py",),
     ),
     Mutation(
-        "ledger", "the bound of a request forgets its messages", f"{DOMAIN}/compaction/tokens.py",
+        "ledger", "the bound of a request forgets its messages", "waystation/context/tokens.py",
         "PART_OVERHEAD * (1 + len(message.blocks))", "PART_OVERHEAD * len(message.blocks)",
         ("tests/unit/test_tokens.py",),
     ),
     Mutation(
-        "ledger", "a reply may pass what is left", f"{DOMAIN}/budget.py",
+        "ledger", "a reply may pass what is left", "waystation/budgets/budget.py",
         "room = min(room, left.tokens - self.input_tokens)", "room = min(room, left.tokens)",
         ("tests/unit/test_allowance.py",),
     ),
@@ -114,30 +110,30 @@ MUTATIONS = (
     ),
     # ---------------------------------------------------------------------------------------------------- fences
     Mutation(
-        "fences", "an older fence holds", f"{STORE}/transcripts.py",
+        "fences", "an older fence holds", "waystation/agents/run_repository.py",
         "where(runs.c.run_id == fence.run_id, runs.c.fence == fence.number)", "where(runs.c.run_id == fence.run_id)",
         TRANSCRIPTS,
     ),
     Mutation(
-        "fences", "taking a run over changes nothing", f"{STORE}/transcripts.py",
+        "fences", "taking a run over changes nothing", "waystation/agents/run_repository.py",
         "values(fence=runs.c.fence + 1)", "values(fence=runs.c.fence)", TRANSCRIPTS,
     ),
     Mutation(
-        "fences", "a commit on an old version is taken", f"{STORE}/transcripts.py",
+        "fences", "a commit on an old version is taken", "waystation/agents/run_repository.py",
         "fence.number, runs.c.version == version)", "fence.number)", TRANSCRIPTS,
     ),
     Mutation(
-        "fences", "an intent needs no fence", f"{STORE}/transcripts.py",
+        "fences", "an intent needs no fence", "waystation/agents/run_repository.py",
         "        await hold(connection, fence)\n        await add_intent",
         "        await charges.add_intent", TRANSCRIPTS,
     ),
     Mutation(
-        "fences", "an outcome needs no fence", f"{STORE}/transcripts.py",
+        "fences", "an outcome needs no fence", "waystation/agents/run_repository.py",
         "        await hold(connection, fence)\n        if await add_once(connection, outcomes",
         "        if await add_once(connection, outcomes", TRANSCRIPTS,
     ),
     Mutation(
-        "fences", "a tool that must not be repeated is", f"{STORE}/transcripts.py",
+        "fences", "a tool that must not be repeated is", "waystation/agents/run_repository.py",
         "        return await add_once(connection, tool_intents, row)",
         "        await add_once(connection, tool_intents, row)\n        return True", TRANSCRIPTS,
     ),
@@ -159,31 +155,31 @@ MUTATIONS = (
     ),
     # ------------------------------------------------------------------------------------------------------ gate
     Mutation(
-        "gate", "a summary may be as long as what it stands for", f"{DOMAIN}/compaction/gate.py",
+        "gate", "a summary may be as long as what it stands for", VALIDATOR,
         "< draft.replaced.tokens", "<= draft.replaced.tokens", GATE,
     ),
     Mutation(
-        "gate", "a blank summary passes", f"{DOMAIN}/compaction/gate.py", "    Rule.EMPTY: _empty,\n", "", GATE,
+        "gate", "a blank summary passes", VALIDATOR, "    Rule.EMPTY: _empty,\n", "", GATE,
     ),
     Mutation(
-        "gate", "a refusal passes for a summary", f"{DOMAIN}/compaction/gate.py",
+        "gate", "a refusal passes for a summary", VALIDATOR,
         "    Rule.ERROR_TEXT: _error_text,\n", "", GATE,
     ),
     Mutation(
-        "gate", "what is pinned is hidden", f"{DOMAIN}/compaction/gate.py", "    Rule.PINS: _pins,\n", "", GATE,
+        "gate", "what is pinned is hidden", VALIDATOR, "    Rule.PINS: _pins,\n", "", GATE,
     ),
     Mutation(
-        "gate", "demands of the user are dropped", f"{DOMAIN}/compaction/gate.py",
+        "gate", "demands of the user are dropped", VALIDATOR,
         "replaced, needed, lost)", "replaced, lost)", GATE,
     ),
     Mutation(
-        "gate", "words that the user never said stay", f"{DOMAIN}/compaction/gate.py",
+        "gate", "words that the user never said stay", VALIDATOR,
         "without_invented(_plain(summary), replaced.user_said)",
         "without_invented(_plain(summary), (summary,))", GATE,
     ),
     # ------------------------------------------------------------------------------------------------- redaction
     Mutation(
-        "redaction", "a contract goes out as it was written", f"{AGENTS}/contract.py",
+        "redaction", "a contract goes out as it was written", "waystation/agents/task_brief.py",
         "user_text(message_id, redacted.text)", "user_text(message_id, parts.text(room))",
         ("tests/agents/test_contract.py",),
     ),
@@ -206,7 +202,7 @@ MUTATIONS = (
         ("tests/agents/test_foreign_tool.py",),
     ),
     Mutation(
-        "redaction", "memory is asked with private words", f"{AGENTS}/archive.py",
+        "redaction", "memory is asked with private words", "waystation/memory/archive.py",
         "redact([query.text], Place.QUERY", 'redact([""], Place.QUERY', ("tests/agents/test_librarian.py",),
     ),
     Mutation(
@@ -233,24 +229,24 @@ MUTATIONS = (
         "return and_(*own, table.c.task_id == reader.task_id)", "return and_(*own)", OWNERSHIP,
     ),
     Mutation(
-        "tenants", "a content hash is a capability", f"{STORE}/texts.py",
+        "tenants", "a content hash is a capability", "waystation/documents/text_repository.py",
         "where(text_owners.c.blob == blob, owned(text_owners, reader))", "where(text_owners.c.blob == blob)",
         OWNERSHIP,
     ),
     Mutation(
-        "tenants", "an original opens for another tenant", f"{STORE}/vault.py",
+        "tenants", "an original opens for another tenant", "waystation/privacy/vault_repository.py",
         'f"{tenant}\\x00{placeholder}"', 'f"\\x00{placeholder}"', ("tests/adapters/test_vault.py",),
     ),
     Mutation(
-        "tenants", "placeholders are restored for every tenant", f"{STORE}/vault.py",
+        "tenants", "placeholders are restored for every tenant", "waystation/privacy/vault_repository.py",
         "return vault.c.tenant == tenant, vault", "return true(), vault", ("tests/adapters/test_vault.py",),
     ),
     Mutation(
-        "tenants", "two tenants have one task", f"{DOMAIN}/task.py",
+        "tenants", "two tenants have one task", "waystation/tasks/task.py",
         "'task', request.tenant, request.session", "'task', request.session", ("tests/unit/test_task_ids.py",),
     ),
     Mutation(
-        "tenants", "two tenants have one session", f"{DOMAIN}/task.py",
+        "tenants", "two tenants have one session", "waystation/tasks/task.py",
         'short_hash("session", tenant, session)', 'short_hash("session", session)', ("tests/unit/test_task_ids.py",),
     ),
     Mutation(
@@ -260,91 +256,91 @@ MUTATIONS = (
     ),
     # ------------------------------------------------------------------------------------------------- approvals
     Mutation(
-        "approvals", "a request is answered again", f"{DOMAIN}/approvals.py",
+        "approvals", "a request is answered again", "waystation/tasks/approvals.py",
         'if approval.decision != "pending":', "if False:", APPROVALS,
     ),
     Mutation(
-        "approvals", "a task that is ending takes answers", f"{DOMAIN}/approvals.py",
+        "approvals", "a task that is ending takes answers", "waystation/tasks/approvals.py",
         "    if standing.ending:\n", "    if False:\n", APPROVALS,
     ),
     Mutation(
-        "approvals", "a grant passes the ceiling", f"{DOMAIN}/approvals.py",
+        "approvals", "a grant passes the ceiling", "waystation/tasks/approvals.py",
         "    _stay_under(standing, granted)\n", "", APPROVALS,
     ),
     Mutation(
-        "approvals", "what was authorised in advance passes the ceiling", f"{DOMAIN}/approvals.py",
+        "approvals", "what was authorised in advance passes the ceiling", "waystation/tasks/approvals.py",
         "if not standing.ceiling.covers(standing.limit.raised(top_up.amount).amount):", "if False:",
         ("tests/unit/test_unattended.py",),
     ),
     Mutation(
-        "approvals", "what was authorised in advance is never used up", f"{DOMAIN}/approvals.py",
+        "approvals", "what was authorised in advance is never used up", "waystation/tasks/approvals.py",
         "used >= top_up.times", "used > top_up.times", ("tests/unit/test_unattended.py",),
     ),
     Mutation(
-        "approvals", "a call is approved that nobody named", f"{DOMAIN}/approvals.py",
+        "approvals", "a call is approved that nobody named", "waystation/tasks/approvals.py",
         "    if given.request_id is None:\n        raise ValueError(f\"{request.request_id} asks to call",
         "    if False:\n        raise ValueError(f\"{request.request_id} asks to call",
         ("tests/unit/test_action_requests.py", *APPROVALS),
     ),
     Mutation(
-        "approvals", "anybody answers as what was authorised in advance", f"{DOMAIN}/approvals.py",
+        "approvals", "anybody answers as what was authorised in advance", "waystation/tasks/approvals.py",
         "if by.strip().lower() == IN_ADVANCE:", "if False:", APPROVALS,
     ),
     # ------------------------------------------------------------------------------------------------- citations
     Mutation(
-        "citations", "lines that are not there are cited", f"{DOMAIN}/citations.py",
+        "citations", "lines that are not there are cited", "waystation/documents/citations.py",
         "if not 1 <= citation.first_line <= citation.last_line <= len(document):",
         "if not 1 <= citation.first_line <= citation.last_line:", CITATIONS,
     ),
     Mutation(
-        "citations", "words that do not stand there are quoted", f"{DOMAIN}/citations.py",
+        "citations", "words that do not stand there are quoted", "waystation/documents/citations.py",
         "if not all(part.words in text for part in self.parts):\n            return False",
         "if not all(part.words in text for part in self.parts):\n            return True", CITATIONS,
     ),
     Mutation(
-        "citations", "a document that is not there is cited", f"{DOMAIN}/citations.py",
+        "citations", "a document that is not there is cited", "waystation/documents/citations.py",
         'return "there is no such document"', "return None", CITATIONS,
     ),
     Mutation(
-        "citations", "a placeholder stands for whole pages", f"{DOMAIN}/citations.py",
+        "citations", "a placeholder stands for whole pages", "waystation/documents/citations.py",
         "placeholders * (MOST_REPLACED - 1)", "placeholders * 10_000", CITATIONS,
     ),
     Mutation(
-        "citations", "a citation that holds is called outdated", f"{AGENTS}/publisher.py",
+        "citations", "a citation that holds is called outdated", "waystation/reports/publisher.py",
         "if reason and citation.document in meant]", "if citation.document in meant]",
         ("tests/agents/test_document_news.py",),
     ),
     # ------------------------------------------------------------------------------------------------- addresses
     Mutation(
-        "addresses", "private addresses are connected to", "waystation/adapters/web.py",
+        "addresses", "private addresses are connected to", "waystation/documents/web.py",
         "            raise NotPublic\n", "            pass\n", PRIVATE_ADDRESSES,
     ),
     Mutation(
-        "addresses", "an address of IPv6 hides one of IPv4", "waystation/adapters/web.py",
+        "addresses", "an address of IPv6 hides one of IPv4", "waystation/documents/web.py",
         "        return IPv4Address(int(address) & 0xFFFFFFFF)\n", "        return address\n", PRIVATE_ADDRESSES,
     ),
     Mutation(
-        "addresses", "mapped addresses are taken as they are", "waystation/adapters/web.py",
+        "addresses", "mapped addresses are taken as they are", "waystation/documents/web.py",
         "return address.ipv4_mapped or address.sixtofour or address", "return address", PRIVATE_ADDRESSES,
     ),
     Mutation(
-        "addresses", "a cloud's metadata is read", "waystation/adapters/web.py",
+        "addresses", "a cloud's metadata is read", "waystation/documents/web.py",
         '    ip_network("168.63.129.16/32"),', "   ", PRIVATE_ADDRESSES,
     ),
     Mutation(
-        "addresses", "relays of 6to4 are public", "waystation/adapters/web.py",
+        "addresses", "relays of 6to4 are public", "waystation/documents/web.py",
         '    ip_network("192.88.99.0/24"),', "   ", HOSTILE_SITES,
     ),
     Mutation(
-        "addresses", "documentation addresses are public", "waystation/adapters/web.py",
+        "addresses", "documentation addresses are public", "waystation/documents/web.py",
         '    ip_network("3fff::/20"),', "   ", HOSTILE_SITES,
     ),
     Mutation(
-        "addresses", "a proxy of the environment connects for us", "waystation/adapters/web.py",
+        "addresses", "a proxy of the environment connects for us", "waystation/documents/web.py",
         "trust_env=False", "trust_env=True", HOSTILE_SITES,
     ),
     Mutation(
-        "addresses", "redirects are followed by the library", "waystation/adapters/web.py",
+        "addresses", "redirects are followed by the library", "waystation/documents/web.py",
         "async with self._session.get(URL(address.url), allow_redirects=False) as answer:\n"
         "                if answer.status in _REDIRECTS:",
         "async with self._session.get(URL(address.url), allow_redirects=True) as answer:\n"
@@ -352,7 +348,7 @@ MUTATIONS = (
         ("tests/adapters/test_web_fetch.py",),
     ),
     Mutation(
-        "addresses", "a site whose rules fail is read", "waystation/adapters/web.py",
+        "addresses", "a site whose rules fail is read", "waystation/documents/web.py",
         "if answer.status >= 500:", "if answer.status > 500:", HOSTILE_SITES,
     ),
     # ----------------------------------------------------------------------------------------------------- codec
@@ -388,7 +384,7 @@ MUTATIONS = (
         ("tests/attacks/test_attacks_sealed.py",),
     ),
     Mutation(
-        "codec", "bytes are sealed where sealing is off", f"{STORE}/seals.py",
+        "codec", "bytes are sealed where sealing is of", f"{STORE}/seals.py",
         "if not value or not at_rest.seals or at_rest.cipher is None:", "if not value or at_rest.cipher is None:",
         ("tests/adapters/test_store_at_rest.py", "tests/attacks/test_attacks_sealed.py"),
     ),

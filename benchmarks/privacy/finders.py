@@ -10,9 +10,9 @@ import tldextract
 from presidio_analyzer import AnalyzerEngine
 from presidio_analyzer.nlp_engine import NlpEngineProvider
 
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.adapters.presidio.rules import ENGLISH_MODEL
-from waystation.domain.privacy import Place
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.plugins.redaction.rules import ENGLISH_MODEL
+from waystation.privacy.policy import Place
 
 KEY = b"k" * 32
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.budgets.tables import show
 from benchmarks.privacy.finders import Ours
 from benchmarks.privacy.gitleaks import Written, examples_of
-from waystation.domain.privacy import Place
+from waystation.privacy.policy import Place
 
 _SHOWN = 160
 

@@ -13,10 +13,10 @@ from benchmarks.budgets.tables import show
 from benchmarks.privacy.corpus import Sentence, sentences
 from benchmarks.privacy.finders import KEY, Finder, Ours, PresidioAsItComes
 from benchmarks.privacy.score import Score, scored
-from waystation.adapters.presidio.engines import chunk_spans
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.adapters.presidio.rules import ENGLISH_MODEL
-from waystation.domain.privacy import Place
+from waystation.plugins.redaction.engines import chunk_spans
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.plugins.redaction.rules import ENGLISH_MODEL
+from waystation.privacy.policy import Place
 
 COUNT, SEED = 2_800, 1
 NAMES = ("PERSON", "LOCATION")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from waystation.patterns import proven
+from waystation.kernel.patterns import proven
 
 _TOKENS = proven(r"(?P<raw>`[^`]*+`)|(?P<quoted>\"(?:[^\"\\\n]|\\.)*+\")|//[^\n]*+|(?P<word>\w++)|(?P<sign>[^\s\w])")
 _LISTS = {"tps": True, "fps": False}

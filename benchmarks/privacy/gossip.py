@@ -9,11 +9,11 @@ from pydantic import JsonValue
 
 from benchmarks.privacy.corpus import Sentence
 from benchmarks.privacy.structured import QUERIES
-from waystation.adapters.offline.summary import condensed
 from waystation.agents.tools.tables import is_table
-from waystation.domain.budget import Usage
-from waystation.domain.transcript import Text, ToolUse
-from waystation.ports import ModelReply, ModelRequest
+from waystation.context.transcript import Text, ToolUse
+from waystation.kernel.usage import Usage
+from waystation.models.ports import ModelReply, ModelRequest
+from waystation.plugins.offline.summary import condensed
 from waystation.testing import scripted_reply
 
 Move = tuple[str, dict[str, JsonValue]]

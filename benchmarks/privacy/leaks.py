@@ -26,13 +26,14 @@ from tests.running import Counter as Desk
 from tests.running import Watched, dev_server, request, working
 from tests.webhook_server import running_webhook
 from tests.workflows_live.encrypted import payloads
-from waystation.domain.amount import Limit
-from waystation.domain.ownership import Installation
-from waystation.domain.privacy import Policy
-from waystation.domain.task import SourceDocument, TaskProgress, TaskRequest, TaskTerms
-from waystation.domain.transcript import Summarised, SummaryPart
-from waystation.settings import Settings
-from waystation.stores import data_converter, opened_store, payload_codec
+from waystation.config.settings import Settings
+from waystation.context.transcript import Summarised, SummaryPart
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.amount import Limit
+from waystation.kernel.scopes import Installation
+from waystation.privacy.policy import Policy
+from waystation.runtime.stores import data_converter, opened_store, payload_codec
+from waystation.tasks.task import TaskProgress, TaskRequest, TaskTerms
 from waystation.testing import ListMeter
 from workers.parts import Parts, opened_parts
 

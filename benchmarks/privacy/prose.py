@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from benchmarks.budgets.tables import show
 from benchmarks.privacy.finders import Find, Finder, Ours, PresidioAsItComes
-from waystation.domain.privacy import NAME_TYPES, Place
+from waystation.privacy.policy import NAME_TYPES, Place
 
 _NAME = re.compile(r"⟦([^⟧]*)⟧")
 _FILE = Path(__file__).with_name("prose.txt")

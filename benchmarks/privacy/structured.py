@@ -18,17 +18,17 @@ from benchmarks.privacy.finders import KEY
 from benchmarks.privacy.values import PRIVATE, Values
 from tests.agents.office import NOON, MovingClock, Office, use
 from tests.attacks.structures import STRUCTURES, Structure
-from waystation.adapters.keys import Sealer
-from waystation.adapters.presidio.placeholders import fingerprint
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.adapters.store import SqlStore
-from waystation.adapters.tables.engine import DuckDbTables
-from waystation.agents.columns import ColumnRedactor
-from waystation.agents.documents import RedactedDocuments, Tables
 from waystation.agents.redaction import Originals, TextRedactor
-from waystation.domain.privacy import Place
-from waystation.domain.task import SourceDocument
-from waystation.ports import Redactor
+from waystation.documents.columns import ColumnRedactor
+from waystation.documents.documents import SourceDocument
+from waystation.documents.redacted import RedactedDocuments, Tables
+from waystation.documents.table_engine.engine import DuckDbTables
+from waystation.plugins.redaction.placeholders import fingerprint
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.privacy.keys import Sealer
+from waystation.privacy.policy import Place
+from waystation.privacy.ports import Redactor
+from waystation.runtime.sql_store import SqlStore
 
 SEED = 1
 SMALL_WINDOW = 60

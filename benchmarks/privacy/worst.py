@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from benchmarks.budgets.tables import show
 from benchmarks.privacy.finders import KEY
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.domain.privacy import Place
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.privacy.policy import Place
 
 SIZE = 100_000
 """Characters of a pumped text; a stretch has at most as many."""

@@ -6,7 +6,7 @@ import pytest
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.attempts import application_error, reported
-from waystation.domain.errors import (
+from waystation.kernel.errors import (
     BadInput,
     FenceLost,
     MemoryUnavailable,

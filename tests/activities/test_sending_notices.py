@@ -9,8 +9,8 @@ from temporalio.testing import ActivityEnvironment
 from activities.tasks import NoticeActivities
 from tests.unit.notice_values import ASKED
 from tests.webhook_server import Answer, WebhookServer, running_webhook
-from waystation.adapters.hooks import Messages, Webhook
-from waystation.ports import Notifier
+from waystation.runtime.hooks import Messages, Webhook
+from waystation.tasks.ports import Notifier
 from waystation.testing import ListNotifier
 
 

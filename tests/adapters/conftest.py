@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.postgres import PostgresServer
-from waystation.adapters.documents.reader import BytesReader
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.adapters.store import SqlStore, migrate
-from waystation.adapters.store.schema import metadata
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.documents.readers.reader import BytesReader
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.runtime.sql_store import SqlStore, migrate
+from waystation.store.schema import metadata
 
 
 def store_clock() -> datetime:

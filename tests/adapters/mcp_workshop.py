@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 from pydantic import JsonValue
 
-from waystation.adapters.mcp.config import load_servers
-from waystation.adapters.mcp.servers import FRESH_S, McpServers
-from waystation.domain.foreign import ForeignResult, ForeignToolSpec
+from waystation.mcp.config import load_servers
+from waystation.mcp.servers import FRESH_S, McpServers
+from waystation.security.untrusted import ForeignResult, ForeignToolSpec
 
 SCRIPT = Path(__file__).with_name("workshop_server.py")
 

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from pydantic import JsonValue
 
 from tests.readers import of_task
-from waystation.adapters.documents.search import Bm25DocumentSearch
-from waystation.domain.budget import Usage
-from waystation.domain.documents import Document
-from waystation.domain.models import OFFLINE_MODEL
-from waystation.domain.ownership import OfTask, Reader
-from waystation.domain.plan import Plan, Step
-from waystation.domain.transcript import Message, ToolResult, ToolUse, user_text
-from waystation.domain.work import Analysis, Findings, ReportDraft, Section
-from waystation.ports import ChatModel, ModelRequest, StopReason, ToolSpec
+from waystation.agents.deliverables import Analysis, Findings, ReportDraft, Section
+from waystation.context.transcript import Message, ToolResult, ToolUse, user_text
+from waystation.documents.documents import Document
+from waystation.documents.search import Bm25DocumentSearch
+from waystation.kernel.scopes import OfTask, Reader
+from waystation.kernel.usage import Usage
+from waystation.models.ports import ChatModel, ModelRequest, StopReason, ToolSpec
+from waystation.models.profiles import OFFLINE_MODEL
+from waystation.planning.plan import Plan, Step
 
 MOST_TURNS = 60
 TOOLS = {

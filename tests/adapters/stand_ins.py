@@ -7,10 +7,13 @@ from temporalio import workflow
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
-from waystation.domain import approvals, names
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.session import Admission, SessionStart
-from waystation.domain.task import Approval, BudgetProgress, Refusal, SourceDocument, TaskPhase, TaskProgress, TaskRef
+from waystation.documents.documents import SourceDocument
+from waystation.kernel import temporal_names as names
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.refs import TaskRef
+from waystation.tasks import approvals
+from waystation.tasks.session import Admission, SessionStart
+from waystation.tasks.task import Approval, BudgetProgress, Refusal, TaskPhase, TaskProgress
 
 DOCUMENTS = (SourceDocument(name="a.md", text="# A\n"),)
 PENDING = SearchAttributeKey.for_int(names.PENDING_ATTRIBUTE)

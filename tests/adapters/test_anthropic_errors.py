@@ -2,7 +2,9 @@ import httpx2
 import pytest
 from pydantic import JsonValue
 
-from waystation.adapters.anthropic.messages_server import (
+from waystation.context.transcript import Text, ToolUse, user_text
+from waystation.kernel.errors import ModelError, ModelRejected, ModelUnavailable, ReplyBlocked, SpendingLimitReached
+from waystation.models.anthropic.messages_server import (
     Scripted,
     ScriptedServer,
     cut_stream,
@@ -13,12 +15,10 @@ from waystation.adapters.anthropic.messages_server import (
     refused,
     streamed,
 )
-from waystation.adapters.anthropic.model import anthropic_model
-from waystation.adapters.anthropic.sse import events
-from waystation.connections import retry_after
-from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable, ReplyBlocked, SpendingLimitReached
-from waystation.domain.transcript import Text, ToolUse, user_text
-from waystation.ports import ModelRequest
+from waystation.models.anthropic.model import anthropic_model
+from waystation.models.anthropic.sse import events
+from waystation.models.connections import retry_after
+from waystation.models.ports import ModelRequest
 from waystation.testing import scripted_reply
 
 FILTERED = "Output blocked by content filtering policy"

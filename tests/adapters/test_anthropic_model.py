@@ -3,14 +3,14 @@ import logging
 
 import pytest
 
-from waystation.adapters.anthropic.messages_server import ScriptedServer, html_page, message_of, refused, streamed
-from waystation.adapters.anthropic.model import anthropic_model
-from waystation.adapters.anthropic.sse import events
-from waystation.domain.budget import Usage
-from waystation.domain.errors import ModelRejected, ModelUnavailable
-from waystation.domain.models import ThinkingSetting as Thought
-from waystation.domain.transcript import Message, Text, Thinking, ToolResult, ToolUse, user_text
-from waystation.ports import ModelRequest, StopReason
+from waystation.context.transcript import Message, Text, Thinking, ToolResult, ToolUse, user_text
+from waystation.kernel.errors import ModelRejected, ModelUnavailable
+from waystation.kernel.usage import Usage
+from waystation.models.anthropic.messages_server import ScriptedServer, html_page, message_of, refused, streamed
+from waystation.models.anthropic.model import anthropic_model
+from waystation.models.anthropic.sse import events
+from waystation.models.ports import ModelRequest, StopReason
+from waystation.models.profiles import ThinkingSetting as Thought
 from waystation.testing import scripted_reply
 
 REQUEST = ModelRequest(

@@ -9,14 +9,14 @@ from contextlib import asynccontextmanager, suppress
 import httpx2
 import pytest
 
-from waystation.adapters.anthropic.messages_server import message_of
-from waystation.adapters.anthropic.model import AnthropicModel, anthropic_model, anthropic_search
-from waystation.adapters.anthropic.sse import encoded, events
-from waystation.connections import Patience
-from waystation.domain.errors import ModelUnavailable
-from waystation.domain.transcript import Text, user_text
-from waystation.domain.web import Domains
-from waystation.ports import ModelRequest
+from waystation.context.transcript import Text, user_text
+from waystation.documents.web_pages import Domains
+from waystation.kernel.errors import ModelUnavailable
+from waystation.models.anthropic.messages_server import message_of
+from waystation.models.anthropic.model import AnthropicModel, anthropic_model, anthropic_search
+from waystation.models.anthropic.sse import encoded, events
+from waystation.models.connections import Patience
+from waystation.models.ports import ModelRequest
 from waystation.testing import scripted_reply
 
 REQUEST = ModelRequest(

@@ -16,17 +16,17 @@ import pytest
 from tests.adapters.fastembed_model import STATIC, make_model
 from tests.embeddings_server import running_embeddings
 from tests.qdrant_server import running_qdrant
-from waystation.adapters.clock import utc_now
-from waystation.agents.archive import EMBEDDED_AT_ONCE, Archive
 from waystation.cli.main import run
-from waystation.domain.errors import MemoryInUse, MemoryUnavailable, OtherEmbedder
-from waystation.domain.leg import RunRef
-from waystation.domain.memory import Passage
-from waystation.domain.task import tenant_hash
-from waystation.domain.transcript import Summarised, user_text
-from waystation.knowledge import opened_embedder
-from waystation.settings import Settings
-from waystation.stores import opened_store
+from waystation.config.settings import Settings
+from waystation.context.transcript import Summarised, user_text
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import MemoryInUse, MemoryUnavailable, OtherEmbedder
+from waystation.kernel.refs import RunRef
+from waystation.memory.archive import EMBEDDED_AT_ONCE, Archive
+from waystation.memory.memory import Passage
+from waystation.runtime.knowledge import opened_embedder
+from waystation.runtime.stores import opened_store
+from waystation.tasks.task import tenant_hash
 from waystation.testing import PlainRedactor
 from workers.memory import opened_draft, opened_memory, why_not_embedded
 

@@ -12,12 +12,13 @@ from tests.store_contract.values import NOON, passage
 from waystation.cli.console import PlainConsole
 from waystation.cli.main import run
 from waystation.client.context import NOTHING_FITS, FoundJson, RecalledJson
-from waystation.domain.documents import DocumentPassage
-from waystation.domain.memory import EmbeddedPassage, Excerpt, MemoryQuery
-from waystation.domain.passages import document_passage
-from waystation.domain.task import TaskRef, session_hash, tenant_hash
-from waystation.knowledge import opened_embedder
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.documents.documents import DocumentPassage
+from waystation.kernel.refs import TaskRef
+from waystation.memory.memory import EmbeddedPassage, Excerpt, MemoryQuery
+from waystation.memory.passages import document_passage
+from waystation.runtime.knowledge import opened_embedder
+from waystation.tasks.task import session_hash, tenant_hash
 from workers.memory import MemoryReader, opened_memory
 
 

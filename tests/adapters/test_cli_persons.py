@@ -9,20 +9,21 @@ from io import BytesIO, TextIOWrapper
 import pytest
 
 from tests.ended_tasks import row_of
-from waystation.adapters.clock import utc_now
-from waystation.adapters.presidio.placeholders import fingerprint, placeholder
 from waystation.cli.console import BAD_USAGE, OK, UNREACHABLE, WORK_FAILED
 from waystation.cli.main import run
 from waystation.cli.privacy import Wish, chosen, receipt_text
 from waystation.client.persons import PersonFound, Search
 from waystation.client.removal import Receipt
-from waystation.domain.ownership import OfTenant
-from waystation.domain.privacy import Original
-from waystation.domain.removal import NearValue, Whereabouts
-from waystation.domain.task import SourceDocument, TaskPhase, TaskRequest, tenant_hash
-from waystation.settings import Settings
-from waystation.stores import opened_store, own_cipher, own_key
-from waystation.task_view import as_stored
+from waystation.config.settings import Settings
+from waystation.documents.documents import SourceDocument
+from waystation.erasure.removal import NearValue, Whereabouts
+from waystation.kernel.clock import utc_now
+from waystation.kernel.scopes import OfTenant
+from waystation.plugins.redaction.placeholders import fingerprint, placeholder
+from waystation.privacy.policy import Original
+from waystation.runtime.stores import opened_store, own_cipher, own_key
+from waystation.tasks.task import TaskPhase, TaskRequest, tenant_hash
+from waystation.tasks.view import as_stored
 
 MAIL, NAME = "ada@example.com", "Ada Lovelace"
 REQUEST = TaskRequest(question=f"What does {MAIL} ask?", request_id="r1", session=f"letters of {NAME}")

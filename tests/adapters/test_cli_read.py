@@ -7,9 +7,9 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.adapters.document_files import pdf_file
-from waystation.adapters.documents.sources import load_documents
 from waystation.cli.console import BAD_USAGE, OK, WORK_FAILED
 from waystation.cli.main import run
+from waystation.documents.sources import load_documents
 
 NOTES = "# Costs\n\nCall Alice Johnson, alice@example.com.\n" + "line\n" * 8
 

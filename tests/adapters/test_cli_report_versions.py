@@ -7,13 +7,14 @@ import pytest
 
 from tests.ended_tasks import keep_ended_task
 from tests.readers import ANYONE
-from waystation.adapters.clock import utc_now
-from waystation.adapters.store import SqlStore
 from waystation.cli.main import run
-from waystation.domain.removal import Sought
-from waystation.domain.task import ReportVersion, TaskPhase
-from waystation.files import plan_file, reports_with, rewritten_reports, without_reports
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.erasure.removal import Sought
+from waystation.erasure.report_files import reports_with, rewritten_reports
+from waystation.kernel.clock import utc_now
+from waystation.reports.files import plan_file, without_reports
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.task import ReportVersion, TaskPhase
 
 
 async def _rewound(settings: Settings, *, cancelled: bool) -> str:

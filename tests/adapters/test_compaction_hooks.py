@@ -16,10 +16,10 @@ from pydantic import JsonValue, SecretStr
 
 from tests.ports import free_port
 from tests.webhook_server import BODY, HANG, SECRET, Answer, WebhookServer, running_webhook
-from waystation.adapters.hooks import CommandHook, PostedHook
-from waystation.domain.compaction.outcome import CompactionEvent
-from waystation.domain.errors import BadInput, HookFailed
-from waystation.ports import CompactionHook
+from waystation.context.outcome import CompactionEvent
+from waystation.context.ports import CompactionHook
+from waystation.kernel.errors import BadInput, HookFailed
+from waystation.runtime.hooks import CommandHook, PostedHook
 from waystation.testing import ListHook
 
 EVENT = CompactionEvent(

@@ -21,11 +21,11 @@ from tests.adapters.document_files import (
     slides_file,
     word_file,
 )
-from waystation.adapters.documents.extract import FileGiven
-from waystation.adapters.documents.reader import ChildReader, ParserBroke, read_file
-from waystation.adapters.documents.sources import load_documents
-from waystation.domain.documents import LeftOut
-from waystation.domain.errors import BadInput
+from waystation.documents.documents import LeftOut
+from waystation.documents.readers.extract import FileGiven
+from waystation.documents.readers.reader import ChildReader, ParserBroke, read_file
+from waystation.documents.sources import load_documents
+from waystation.kernel.errors import BadInput
 
 GOOD = {
     "a.pdf": pdf_file("Text."),
@@ -181,8 +181,8 @@ def test_the_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_bytes(GOOD["a.pdf"])
     script = (
         "import sys, time; from pathlib import Path\n"
-        "from waystation.adapters.documents.reader import ChildReader\n"
-        "from waystation.adapters.documents.reader import read_file\n"
+        "from waystation.documents.readers.reader import ChildReader\n"
+        "from waystation.documents.readers.reader import read_file\n"
         "reader = ChildReader(); read_file(Path(sys.argv[1]), reader); print(reader.pid, flush=True); time.sleep(60)"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "a.pdf")]

@@ -15,8 +15,8 @@ from tests.adapters.document_files import (
     slides_file,
     word_file,
 )
-from waystation.adapters.documents.search import passages_of
-from waystation.adapters.documents.sources import load_documents
+from waystation.documents.search import passages_of
+from waystation.documents.sources import load_documents
 
 
 def read(folder: Path, name: str, content: bytes) -> tuple[str, list[str]]:

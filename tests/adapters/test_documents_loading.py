@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from waystation.adapters.documents import reader_child
-from waystation.adapters.documents.extract import LARGEST_FILE, LARGEST_TEXT, FileGiven, Refused
-from waystation.adapters.documents.sources import load_documents
-from waystation.domain.documents import MOST_OF_A_TASK, LeftOut
-from waystation.domain.errors import BadInput
+from waystation.documents.documents import MOST_OF_A_TASK, LeftOut
+from waystation.documents.readers import reader_child
+from waystation.documents.readers.extract import LARGEST_FILE, LARGEST_TEXT, FileGiven, Refused
+from waystation.documents.sources import load_documents
+from waystation.kernel.errors import BadInput
 
 
 def write(path: Path, content: str | bytes) -> Path:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.adapters.test_documents_kinds import read
-from waystation.adapters.documents.formats import extract
+from waystation.documents.readers.formats import extract
 
 HEAD = b"From: a@example.com\nTo: b@example.com\nSubject: Offer\nMIME-Version: 1.0\n"
 

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.adapters.document_files import archive
-from waystation.adapters.documents.extract import laid_out
-from waystation.adapters.documents.formats import extract
-from waystation.adapters.documents.html import read_html
-from waystation.adapters.documents.reader import BytesReader
-from waystation.adapters.tables.database import answer_query
-from waystation.adapters.tables.engine import EngineRequest
-from waystation.adapters.tables.grid import read_grid
-from waystation.domain.tables import TableText
+from waystation.documents.readers.extract import laid_out
+from waystation.documents.readers.formats import extract
+from waystation.documents.readers.html import read_html
+from waystation.documents.readers.reader import BytesReader
+from waystation.documents.table_engine.database import answer_query
+from waystation.documents.table_engine.engine import EngineRequest
+from waystation.documents.table_engine.grid import read_grid
+from waystation.documents.tables import TableText
 
 
 def text_of(html: str) -> str:

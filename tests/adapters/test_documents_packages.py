@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.adapters.document_files import archive, book_file, open_sheets_file, sheets_file, slides_file, word_file
-from waystation.adapters.documents.extract import Extract, laid_out
-from waystation.adapters.documents.formats import extract
-from waystation.adapters.tables.database import answer_query
-from waystation.adapters.tables.engine import EngineRequest
-from waystation.adapters.tables.grid import read_grid
-from waystation.domain.tables import Rows, TableText
+from waystation.documents.readers.extract import Extract, laid_out
+from waystation.documents.readers.formats import extract
+from waystation.documents.table_engine.database import answer_query
+from waystation.documents.table_engine.engine import EngineRequest
+from waystation.documents.table_engine.grid import read_grid
+from waystation.documents.tables import Rows, TableText
 
 FILES = {
     "a.docx": word_file(),

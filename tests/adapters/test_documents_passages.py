@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.adapters.documents.search import MOST_CHARACTERS, MOST_LINES, OVERLAP, passages_of
-from waystation.domain.documents import DocumentPassage
+from waystation.documents.documents import DocumentPassage
+from waystation.documents.search import MOST_CHARACTERS, MOST_LINES, OVERLAP, passages_of
 
 LINES = st.lists(
     st.one_of(st.just(""), st.just("   "), st.just("# Heading"), st.text("abc ", min_size=1), st.just("x" * 4_500))

@@ -6,8 +6,8 @@ import pytest
 
 from tests.adapters.document_files import pdf_file
 from tests.adapters.test_documents_kinds import read
-from waystation.adapters.documents.extract import Unreadable
-from waystation.adapters.documents.formats import extract
+from waystation.documents.readers.extract import Unreadable
+from waystation.documents.readers.formats import extract
 
 CONTRACT = "The retention period is thirty days and the liability cap is 250,000 euros."
 WITHOUT_MAP = dict.fromkeys(CONTRACT, "")

@@ -1,7 +1,7 @@
 """Form fields of PDFs and texts added to pages are read; comments, stamps, files and hidden ones are named."""
 
 from tests.adapters.test_documents_packages import left_out, text_of
-from waystation.adapters.documents.formats import extract
+from waystation.documents.readers.formats import extract
 
 
 def pdf(*notes: str, fields: str = "", text: str = "Application", names: str = "") -> bytes:

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from tests.readers import of_task
-from waystation.adapters.documents import search as search_module
-from waystation.adapters.documents.search import Bm25DocumentSearch
-from waystation.adapters.documents.sources import load_documents, write_installed
-from waystation.domain.documents import Document, DocumentHit
-from waystation.domain.ownership import OfTask, Reader
-from waystation.ports import DocumentSearch
+from waystation.documents import search as search_module
+from waystation.documents.documents import Document, DocumentHit
+from waystation.documents.ports import DocumentSearch
+from waystation.documents.search import Bm25DocumentSearch
+from waystation.documents.sources import load_documents, write_installed
+from waystation.kernel.scopes import OfTask, Reader
 
 
 class Shelf:

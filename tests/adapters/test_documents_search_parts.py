@@ -1,9 +1,9 @@
 import hashlib
 
 from tests.readers import of_task
-from waystation.adapters.documents.search import Bm25DocumentSearch
-from waystation.domain.documents import Document
-from waystation.domain.ownership import OfTask, Reader
+from waystation.documents.documents import Document
+from waystation.documents.search import Bm25DocumentSearch
+from waystation.kernel.scopes import OfTask, Reader
 
 
 class Shelf:

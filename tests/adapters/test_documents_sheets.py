@@ -10,11 +10,11 @@ import pytest
 
 from tests.adapters.document_files import OLD_SHEETS, open_sheets_file
 from tests.adapters.test_documents_packages import MAIN, archive, ask, left_out, members, sheet, text_of, workbook
-from waystation.adapters.documents.binary_sheets import BinaryStyles, binary_look, binary_styles
-from waystation.adapters.documents.compound import CompoundFile, book_stream, old_looks
-from waystation.adapters.documents.extract import Unreadable
-from waystation.adapters.documents.formats import extract
-from waystation.adapters.documents.looks import Look
+from waystation.documents.readers.binary_sheets import BinaryStyles, binary_look, binary_styles
+from waystation.documents.readers.compound import CompoundFile, book_stream, old_looks
+from waystation.documents.readers.extract import Unreadable
+from waystation.documents.readers.formats import extract
+from waystation.documents.readers.looks import Look
 
 
 def made(write: Callable[[Any, Any], None]) -> bytes:

@@ -2,7 +2,7 @@
 
 from tests.adapters.document_files import slides_file
 from tests.adapters.test_documents_packages import archive, left_out, members, text_of
-from waystation.adapters.documents.formats import extract
+from waystation.documents.readers.formats import extract
 
 A = "http://schemas.openxmlformats.org/drawingml/2006/main"
 P = "http://schemas.openxmlformats.org/presentationml/2006/main"

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.adapters.document_files import archive
-from waystation.adapters.documents.extract import Unreadable, laid_out
-from waystation.adapters.documents.formats import extract
+from waystation.documents.readers.extract import Unreadable, laid_out
+from waystation.documents.readers.formats import extract
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 SPACES = (

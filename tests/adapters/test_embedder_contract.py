@@ -10,9 +10,9 @@ from pydantic import SecretStr
 
 from tests.adapters.fastembed_model import STATIC, make_model
 from tests.embeddings_server import KEY, running_embeddings
-from waystation.adapters.embeddings.http import HttpEmbedder, Vendor, endpoint_of
-from waystation.adapters.embeddings.local import E5Embedder, FastEmbedder, WordLlamaEmbedder
-from waystation.ports import Embedder
+from waystation.memory.embedders.http import HttpEmbedder, Vendor, endpoint_of
+from waystation.memory.embedders.local import E5Embedder, FastEmbedder, WordLlamaEmbedder
+from waystation.memory.ports import Embedder
 
 
 @asynccontextmanager

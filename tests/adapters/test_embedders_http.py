@@ -7,7 +7,8 @@ import pytest
 from pydantic import SecretStr
 
 from tests.embeddings_server import DIMENSION, KEY, EmbeddingsServer, Fault, running_embeddings
-from waystation.adapters.embeddings.http import (
+from waystation.kernel.errors import BadInput, MemoryUnavailable
+from waystation.memory.embedders.http import (
     BATCH_TEXTS,
     REQUEST_BYTES,
     HttpEmbedder,
@@ -15,7 +16,6 @@ from waystation.adapters.embeddings.http import (
     Vendor,
     endpoint_of,
 )
-from waystation.domain.errors import BadInput, MemoryUnavailable
 
 QUICK = RequestPatience(timeout_s=20, pauses_s=(0.01, 0.01), longest_wait_s=0.5)
 SENSITIVE = "sensitive words"

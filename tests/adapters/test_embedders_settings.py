@@ -6,11 +6,11 @@ import pytest
 from pydantic import SecretStr
 
 from tests.adapters.fastembed_model import STATIC
-from waystation.adapters.embeddings import local
-from waystation.adapters.embeddings.local import E5Embedder, FastEmbedder
-from waystation.domain.errors import BadInput, MemoryUnavailable
-from waystation.knowledge import opened_embedder
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.errors import BadInput, MemoryUnavailable
+from waystation.memory.embedders import local
+from waystation.memory.embedders.local import E5Embedder, FastEmbedder
+from waystation.runtime.knowledge import opened_embedder
 
 
 async def chosen(settings: Settings) -> tuple[str, int | None]:

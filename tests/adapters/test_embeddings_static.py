@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from waystation.adapters.embeddings.local import NoEmbedder, WordLlamaEmbedder, best_embedder
-from waystation.domain.errors import MemoryUnavailable
+from waystation.kernel.errors import MemoryUnavailable
+from waystation.memory.embedders.local import NoEmbedder, WordLlamaEmbedder, best_embedder
 
 
 def cosine(left: tuple[float, ...] | None, right: tuple[float, ...] | None) -> float:
@@ -54,7 +54,7 @@ async def test_a_model_that_cannot_be_loaded_makes_memory_unavailable(monkeypatc
 async def test_loading_the_model_leaves_the_logging_of_the_process_alone() -> None:
     script = (
         "import asyncio, logging\n"
-        "from waystation.adapters.embeddings.local import WordLlamaEmbedder\n"
+        "from waystation.memory.embedders.local import WordLlamaEmbedder\n"
         "asyncio.run(WordLlamaEmbedder().embed(['text']))\n"
         "assert not logging.getLogger().handlers and logging.getLogger().level == logging.WARNING\n"
     )
@@ -72,5 +72,5 @@ def test_the_best_embedder_is_the_bundled_one_and_none_where_it_is_missing(monke
     def no_package(name: str) -> None:
         return None
 
-    monkeypatch.setattr("waystation.adapters.embeddings.local.find_spec", no_package)
+    monkeypatch.setattr("waystation.memory.embedders.local.find_spec", no_package)
     assert isinstance(best_embedder(), NoEmbedder)

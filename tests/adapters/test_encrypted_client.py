@@ -14,17 +14,17 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from tests.adapters.stand_ins import StandInSession, StandInTask
 from tests.end_to_end.shell import Shell, until
-from waystation.adapters.clock import utc_now
-from waystation.adapters.presidio.keys import key_check
-from waystation.adapters.store import SqlStore
-from waystation.adapters.temporal.connect import Target, connect
 from waystation.cli.console import BAD_USAGE, exit_code, sentence
 from waystation.client import Client
-from waystation.domain import names
-from waystation.domain.errors import BadInput, WrongKey
-from waystation.domain.task import TaskRequest
-from waystation.settings import Settings
-from waystation.stores import data_converter, payload_codec
+from waystation.config.settings import Settings
+from waystation.kernel import temporal_names as names
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput, WrongKey
+from waystation.plugins.redaction.keys import key_check
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.stores import data_converter, payload_codec
+from waystation.runtime.temporal.connect import Target, connect
+from waystation.tasks.task import TaskRequest
 from workers.wiring import running_workers
 
 KEY, OTHER = bytes(range(32)), bytes(range(1, 33))

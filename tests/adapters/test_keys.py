@@ -1,7 +1,7 @@
 import pytest
 
-from waystation.adapters.keys import Sealer, Sealers, subkey
-from waystation.domain.errors import WrongKey
+from waystation.kernel.errors import WrongKey
+from waystation.privacy.keys import Sealer, Sealers, subkey
 
 KEY, OTHER = bytes(range(32)), bytes(32)
 

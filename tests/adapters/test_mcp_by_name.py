@@ -10,9 +10,9 @@ import pytest
 from pydantic import JsonValue
 
 from tests.adapters.mcp_workshop import opened, workshop
-from waystation.adapters.mcp.config import server_names
-from waystation.domain.errors import BadInput
-from waystation.domain.foreign import HiddenTool
+from waystation.kernel.errors import BadInput
+from waystation.mcp.config import server_names
+from waystation.security.untrusted import HiddenTool
 
 
 def marking(mark: Path) -> JsonValue:

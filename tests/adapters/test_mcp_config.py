@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from waystation.adapters.mcp.config import Address, Program, Server, load_servers, secret_names
-from waystation.domain.errors import BadInput
+from waystation.kernel.errors import BadInput
+from waystation.mcp.config import Address, Program, Server, load_servers, secret_names
 
 SECRET = "ghp_0123456789"
 

@@ -15,8 +15,8 @@ from pydantic import JsonValue
 from tests.adapters.mcp_workshop import SCRIPT, Bench, opened
 from tests.ports import free_port
 from tests.web_site import Answer, running_site
-from waystation.adapters.mcp import session as session_module
-from waystation.domain.errors import ToolServerFailed
+from waystation.kernel.errors import ToolServerFailed
+from waystation.mcp import session as session_module
 
 
 async def started(port: int) -> Process:

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from waystation.adapters.mcp.keeper import TOO_LONG, Line
+from waystation.mcp.keeper import TOO_LONG, Line
 
 MOST = 10_000
 

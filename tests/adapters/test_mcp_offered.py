@@ -5,8 +5,8 @@ import pytest
 from mcp.types import Tool, ToolAnnotations
 from pydantic import JsonValue
 
-from waystation.adapters.mcp.config import AsksWhen, Program, Server
-from waystation.adapters.mcp.servers import MOST_TOOLS, offered
+from waystation.mcp.config import AsksWhen, Program, Server
+from waystation.mcp.servers import MOST_TOOLS, offered
 
 OBJECT: dict[str, JsonValue] = {"type": "object"}
 

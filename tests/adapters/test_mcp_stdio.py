@@ -11,10 +11,10 @@ import pytest
 
 from tests.adapters.mcp_workshop import Bench, living, opened, workshop
 from tests.running import until
-from waystation.adapters.mcp.servers import BEYOND_CHARACTERS
-from waystation.domain.errors import ToolServerFailed
-from waystation.domain.foreign import RESULT_CHARACTERS, bounded
-from waystation.domain.privacy import Redacted
+from waystation.kernel.errors import ToolServerFailed
+from waystation.mcp.servers import BEYOND_CHARACTERS
+from waystation.privacy.policy import Redacted
+from waystation.security.untrusted import RESULT_CHARACTERS, bounded
 
 HERE = Path(__file__).parents[2]
 WORKER = """

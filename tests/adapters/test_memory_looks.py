@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from waystation.domain.errors import MemoryInUse, MemoryUnavailable, Unreachable
-from waystation.domain.memory import MemoryQuery
-from waystation.domain.task import tenant_hash
-from waystation.knowledge import opened_embedder
-from waystation.settings import Settings
-from waystation.stores import opened_store
+from waystation.config.settings import Settings
+from waystation.kernel.errors import MemoryInUse, MemoryUnavailable, Unreachable
+from waystation.memory.memory import MemoryQuery
+from waystation.runtime.knowledge import opened_embedder
+from waystation.runtime.stores import opened_store
+from waystation.tasks.task import tenant_hash
 from workers import memory
 from workers.memory import MemoryReader, memory_to_search, opened_memory
 

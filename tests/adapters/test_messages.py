@@ -15,13 +15,13 @@ from temporalio.envconfig import ClientConfigProfile
 from tests.unit.notice_values import ASKED, ended
 from tests.web_site import running_site
 from tests.webhook_server import HANG, SECRET, Answer, WebhookServer, running_webhook
-from waystation.adapters.hooks import GATHER_S, MESSAGE_PATIENCE_S, Messages
-from waystation.adapters.messenger import Letter, sent
-from waystation.adapters.temporal.connect import Target
-from waystation.domain.errors import BadInput, WebhookUnavailable
-from waystation.domain.task import TaskPhase
-from waystation.ports import Notifier
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.errors import BadInput, WebhookUnavailable
+from waystation.runtime.hooks import GATHER_S, MESSAGE_PATIENCE_S, Messages
+from waystation.runtime.messenger import Letter, sent
+from waystation.runtime.temporal.connect import Target
+from waystation.tasks.ports import Notifier
+from waystation.tasks.task import TaskPhase
 from workers.outside import notifiers, task_link
 from workflows.options import NOTICE
 

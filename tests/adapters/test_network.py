@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import httpx2
 import pytest
 
-from waystation.network import why_broken
+from waystation.kernel.network import why_broken
 
 
 def free_port() -> int:

@@ -3,11 +3,11 @@
 import pytest
 
 from tests.adapters.offline_team import spec
-from waystation.adapters.offline.plan import KEPT, NOTHING_ANSWERS
-from waystation.adapters.offline.report import NOTHING_CLOSE
-from waystation.domain.models import OFFLINE_MODEL
-from waystation.domain.transcript import ToolUse, user_text
-from waystation.ports import ModelRequest
+from waystation.context.transcript import ToolUse, user_text
+from waystation.models.ports import ModelRequest
+from waystation.models.profiles import OFFLINE_MODEL
+from waystation.plugins.offline.plan import KEPT, NOTHING_ANSWERS
+from waystation.plugins.offline.report import NOTHING_CLOSE
 from workers.models import offline_model
 
 

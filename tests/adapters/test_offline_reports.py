@@ -6,10 +6,10 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.adapters.offline_team import Team, World
-from waystation.adapters.offline.plan import NOTHING_ANSWERS
-from waystation.adapters.offline.report import NOTHING_CLOSE
-from waystation.domain.plan import Plan, Step
-from waystation.ports import ChatModel
+from waystation.models.ports import ChatModel
+from waystation.planning.plan import Plan, Step
+from waystation.plugins.offline.plan import NOTHING_ANSWERS
+from waystation.plugins.offline.report import NOTHING_CLOSE
 from workers.models import offline_model
 
 LEASE = {

@@ -7,12 +7,12 @@ from anthropic import AsyncAnthropic, BadRequestError, NotFoundError
 from anthropic.types import Message as WireMessage
 from pydantic import JsonValue
 
-from waystation.adapters.anthropic.model import AnthropicModel, anthropic_model
-from waystation.adapters.offline.transport import WINDOW, WITHOUT_WORK, offline_transport
-from waystation.domain.errors import ModelRejected
-from waystation.domain.models import OFFLINE_MODEL
-from waystation.domain.transcript import user_text
-from waystation.ports import ModelRequest, ToolSpec
+from waystation.context.transcript import user_text
+from waystation.kernel.errors import ModelRejected
+from waystation.models.anthropic.model import AnthropicModel, anthropic_model
+from waystation.models.ports import ModelRequest, ToolSpec
+from waystation.models.profiles import OFFLINE_MODEL
+from waystation.plugins.offline.transport import WINDOW, WITHOUT_WORK, offline_transport
 
 TEXT = "The bridge opened in 1932. It carries eight lanes. When did the bridge open?"
 USE: dict[str, JsonValue] = {"type": "tool_use", "id": "t1", "name": "look", "input": {"at": "sea"}}

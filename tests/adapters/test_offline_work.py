@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.adapters.offline_team import MOST_TURNS, Team, World
-from waystation.adapters.offline.report import writing_turn
-from waystation.adapters.offline.view import Contract, Need, View
-from waystation.domain.layers import MORE_IS_ASKED_FOR
-from waystation.domain.plan import plan_errors, standard_plan
-from waystation.domain.work import Analysis, Findings
-from waystation.ports import ChatModel
+from waystation.agents.deliverables import Analysis, Findings
+from waystation.agents.prompt_sections import MORE_IS_ASKED_FOR
+from waystation.models.ports import ChatModel
+from waystation.planning.plan import plan_errors, standard_plan
+from waystation.plugins.offline.report import writing_turn
+from waystation.plugins.offline.view import Contract, Need, View
 from workers.models import offline_model
 
 QUESTION = "Which licences do these packages carry, what is each of them for, and what needs attention before shipping?"

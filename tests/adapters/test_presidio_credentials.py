@@ -9,10 +9,10 @@ from itertools import product
 
 import pytest
 
-from waystation.adapters.presidio.credentials import private_keys
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.adapters.presidio.rules import Rules
-from waystation.domain.privacy import Place, Policy
+from waystation.plugins.redaction.credentials import private_keys
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.plugins.redaction.rules import Rules
+from waystation.privacy.policy import Place, Policy
 
 BEGIN, END = "-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----"
 DRAWN = base64.b64encode(random.Random(7).randbytes(600)).decode()

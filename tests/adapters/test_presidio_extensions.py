@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterable
 
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.domain.privacy import Place
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.privacy.policy import Place
 
 NUMBERS = (
     "617-555-0134",

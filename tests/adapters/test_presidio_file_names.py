@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.agents.document_names import redact_names, redact_text
-from waystation.agents.documents import told_name
-from waystation.domain.privacy import Place, Policy, Redacted, treatment
+from waystation.documents.names import redact_names, redact_text
+from waystation.documents.redacted import told_name
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.privacy.policy import Place, Policy, Redacted, treatment
 
 TENANT = "tenant"
 HEX = "0123456789abcdef" * 9

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 
 import pytest
 
-from waystation.adapters.presidio.columns import people_around, saying_people, whole_name
-from waystation.adapters.presidio.finds import Found
-from waystation.adapters.presidio.people import listed_people, named_again, stated_people, without_names
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.domain.privacy import NAME_TYPES, Place
+from waystation.plugins.redaction.columns import people_around, saying_people, whole_name
+from waystation.plugins.redaction.finds import Found
+from waystation.plugins.redaction.people import listed_people, named_again, stated_people, without_names
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.privacy.policy import NAME_TYPES, Place
 
 
 async def replaced(redactor: PresidioRedactor, text: str) -> list[str]:

@@ -4,8 +4,8 @@ from itertools import product
 
 import pytest
 
-from waystation.adapters.presidio.finds import Found, without_overlaps
-from waystation.adapters.presidio.headings import under_headings
+from waystation.plugins.redaction.finds import Found, without_overlaps
+from waystation.plugins.redaction.headings import under_headings
 
 FIRST, SECOND = "Tr0ub4dorjeKkOG", "Zk3mVq9LxT2w"
 HEADINGS = (

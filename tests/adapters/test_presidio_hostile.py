@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from waystation.adapters.presidio.columns import people_around, signed
-from waystation.adapters.presidio.credentials import private_keys
-from waystation.adapters.presidio.finds import Found, prose_in_json
-from waystation.adapters.presidio.formats import Hit
-from waystation.adapters.presidio.structures import inserted
+from waystation.plugins.redaction.columns import people_around, signed
+from waystation.plugins.redaction.credentials import private_keys
+from waystation.plugins.redaction.finds import Found, prose_in_json
+from waystation.plugins.redaction.formats import Hit
+from waystation.plugins.redaction.structures import inserted
 
 LONG = 100_000
 INSERT = "insert into t (a, password) values "

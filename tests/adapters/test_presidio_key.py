@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from waystation.adapters.presidio.keys import key_check, key_from_hex, load_or_create_key
-from waystation.domain.errors import BadInput
+from waystation.kernel.errors import BadInput
+from waystation.plugins.redaction.keys import key_check, key_from_hex, load_or_create_key
 
 KEY = "0123456789abcdef" * 4
 

@@ -1,10 +1,10 @@
 import pytest
 
-from waystation.adapters.presidio.national import FORMS
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.adapters.presidio.rules import COUNTRIES, Rules, checked_countries
-from waystation.domain.errors import BadInput
-from waystation.domain.privacy import Place
+from waystation.kernel.errors import BadInput
+from waystation.plugins.redaction.national import FORMS
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.plugins.redaction.rules import COUNTRIES, Rules, checked_countries
+from waystation.privacy.policy import Place
 
 KEY = b"k" * 32
 IDS = {

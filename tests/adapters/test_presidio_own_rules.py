@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.adapters.presidio.rules import Rules, read_own_rules
-from waystation.domain.errors import BadInput, RedactionFailed
-from waystation.domain.privacy import Place, Policy, Redacted
+from waystation.kernel.errors import BadInput, RedactionFailed
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.plugins.redaction.rules import Rules, read_own_rules
+from waystation.privacy.policy import Place, Policy, Redacted
 
 KEY = b"k" * 32
 RULES = r"""
@@ -76,7 +76,7 @@ async def test_what_is_allowed_stays(tmp_path: Path) -> None:
 async def test_a_pattern_that_takes_for_ever_stops_the_text_and_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waystation.adapters.presidio.rules.SECONDS_PER_CHUNK", 0.05)
+    monkeypatch.setattr("waystation.plugins.redaction.rules.SECONDS_PER_CHUNK", 0.05)
     rules = r"recognizers: [{name: slow, supported_entity: SLOW, patterns: [{regex: '(?=x)(x+x+)+y', score: 1}]}]"
     with pytest.raises(RedactionFailed, match=r"^the recogniser 'slow' of your own took over 0\.05 s"):
         await redacted(tmp_path, rules, "x" * 1_500)

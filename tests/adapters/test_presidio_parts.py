@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.adapters.presidio.engines import CHUNK_CHARACTERS, chunk_spans
-from waystation.adapters.presidio.finds import Found, without_overlaps
-from waystation.adapters.presidio.keys import load_or_create_key
-from waystation.adapters.presidio.redactor import RedactionCache
-from waystation.adapters.presidio.search import NameFilter
-from waystation.domain.privacy import Redacted, Span, Treatment
+from waystation.plugins.redaction.engines import CHUNK_CHARACTERS, chunk_spans
+from waystation.plugins.redaction.finds import Found, without_overlaps
+from waystation.plugins.redaction.keys import load_or_create_key
+from waystation.plugins.redaction.redactor import RedactionCache
+from waystation.plugins.redaction.search import NameFilter
+from waystation.privacy.policy import Redacted, Span, Treatment
 
 
 def test_a_key_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:

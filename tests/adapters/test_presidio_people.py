@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from waystation.adapters.presidio.finds import Found
-from waystation.adapters.presidio.people import people
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.domain.privacy import Place
+from waystation.plugins.redaction.finds import Found
+from waystation.plugins.redaction.people import people
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.privacy.policy import Place
 
 NO_PERSON = (
     "Iterate over a WeakSet without it changing beneath.",

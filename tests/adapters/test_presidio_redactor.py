@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.adapters.presidio.rules import Rules
-from waystation.domain.errors import RedactionFailed
-from waystation.domain.privacy import Place, Redacted, redaction_notes
+from waystation.kernel.errors import RedactionFailed
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.plugins.redaction.rules import Rules
+from waystation.privacy.policy import Place, Redacted, redaction_notes
 
 KEY = b"k" * 32
 PRIVATE_KEY = "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEF\n" * 90 + "-----END PRIVATE KEY-----"
@@ -249,7 +249,7 @@ async def test_a_failure_inside_stops_the_text_and_quotes_nothing_of_it(
     def broken(text: str) -> list[tuple[int, int]]:
         raise ValueError(text)
 
-    monkeypatch.setattr("waystation.adapters.presidio.text_search.chunk_spans", broken)
+    monkeypatch.setattr("waystation.plugins.redaction.text_search.chunk_spans", broken)
     with pytest.raises(RedactionFailed, match=r"^redaction failed with ValueError$") as caught:
         await redacted(redactor, "never seen before")
     assert caught.value.__cause__ is None

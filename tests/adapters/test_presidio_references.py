@@ -2,8 +2,8 @@
 
 import re
 
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.domain.privacy import Place
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.privacy.policy import Place
 
 LEFT = {
     "note-212-555-0147": "note-<PHONE>",

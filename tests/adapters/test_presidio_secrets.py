@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from waystation.adapters.presidio.finds import Found, without_overlaps
-from waystation.adapters.presidio.secrets import SecretRecognizer, hits_of_the_whole
+from waystation.plugins.redaction.finds import Found, without_overlaps
+from waystation.plugins.redaction.secrets import SecretRecognizer, hits_of_the_whole
 
 RECOGNISER = SecretRecognizer()
 BY_A_WORD = r"""

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from waystation.adapters.presidio.finds import folded, views_of
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.adapters.presidio.rules import COUNTRIES, Rules
-from waystation.domain.privacy import Place, Redacted
+from waystation.plugins.redaction.finds import folded, views_of
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.plugins.redaction.rules import COUNTRIES, Rules
+from waystation.privacy.policy import Place, Redacted
 
 KEY = b"k" * 32
 UNSEEN = (

@@ -15,13 +15,13 @@ import pytest
 
 from benchmarks.privacy.corpus import sentences
 from tests.running import until
-from waystation.adapters.presidio import children
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.adapters.presidio.rules import Rules, read_own_rules
-from waystation.adapters.presidio.secrets import hits_of_the_whole
-from waystation.adapters.presidio.stretches import MOST_LEFT_BEHIND, FailedStretch, outcome_of
-from waystation.domain.errors import RedactionFailed, TextNotRedacted
-from waystation.domain.privacy import Place, Redacted
+from waystation.kernel.errors import RedactionFailed, TextNotRedacted
+from waystation.plugins.redaction import children
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.plugins.redaction.rules import Rules, read_own_rules
+from waystation.plugins.redaction.secrets import hits_of_the_whole
+from waystation.plugins.redaction.stretches import MOST_LEFT_BEHIND, FailedStretch, outcome_of
+from waystation.privacy.policy import Place, Redacted
 
 KEY = b"k" * 32
 HANGS = "this text hangs"
@@ -41,7 +41,7 @@ def release(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
             released.wait()
         return hits_of_the_whole(text)
 
-    monkeypatch.setattr("waystation.adapters.presidio.search.hits_of_the_whole", hanging)
+    monkeypatch.setattr("waystation.plugins.redaction.search.hits_of_the_whole", hanging)
     yield released
     released.set()
 
@@ -165,7 +165,7 @@ async def test_what_fails_in_a_process_fails_with_its_reason(tmp_path: Path) -> 
 
 PARENT = """
 import asyncio, time
-from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.plugins.redaction.redactor import PresidioRedactor
 
 if __name__ == "__main__":
     redactor = PresidioRedactor(bytes(32), processes=2)

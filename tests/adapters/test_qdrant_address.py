@@ -4,9 +4,9 @@ from pydantic import SecretStr
 from tests.adapters.passages import DIMENSION
 from tests.qdrant_grpc import running_grpc
 from tests.qdrant_server import running_qdrant
-from waystation.adapters.qdrant.collection import QdrantServer
-from waystation.adapters.qdrant.server import QdrantServerMemory, ServerPatience
-from waystation.domain.errors import BadInput, MemoryUnavailable
+from waystation.kernel.errors import BadInput, MemoryUnavailable
+from waystation.memory.qdrant.collection import QdrantServer
+from waystation.memory.qdrant.server import QdrantServerMemory, ServerPatience
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from waystation.adapters.qdrant.edge import QdrantEdgeMemory
-from waystation.adapters.qdrant.points import with_bigrams
-from waystation.domain.errors import MemoryUnavailable
+from waystation.kernel.errors import MemoryUnavailable
+from waystation.memory.qdrant.edge import QdrantEdgeMemory
+from waystation.memory.qdrant.points import with_bigrams
 
 WRITE_AND_WAIT = """
 import asyncio, sys
 from pathlib import Path
 from datetime import UTC, datetime
-from waystation.adapters.qdrant.edge import QdrantEdgeMemory
-from waystation.domain.memory import EmbeddedPassage, Passage
+from waystation.memory.qdrant.edge import QdrantEdgeMemory
+from waystation.memory.memory import EmbeddedPassage, Passage
 
 def passage(number):
     return EmbeddedPassage(dense=None, passage=Passage(

@@ -10,13 +10,13 @@ from qdrant_client import AsyncQdrantClient
 from tests.adapters.passages import DIMENSION, EAST, NORTH, passage, query
 from tests.qdrant_grpc import running_grpc
 from tests.qdrant_server import running_qdrant
-from waystation.adapters.qdrant.collection import QdrantServer
-from waystation.adapters.qdrant.edge import QdrantEdgeMemory
-from waystation.adapters.qdrant.points import Embedding
-from waystation.adapters.qdrant.server import QdrantServerMemory
-from waystation.domain.errors import MemoryUnavailable
-from waystation.domain.memory import MemoryQuery
-from waystation.ports import Memory
+from waystation.kernel.errors import MemoryUnavailable
+from waystation.memory.memory import MemoryQuery
+from waystation.memory.ports import Memory
+from waystation.memory.qdrant.collection import QdrantServer
+from waystation.memory.qdrant.edge import QdrantEdgeMemory
+from waystation.memory.qdrant.points import Embedding
+from waystation.memory.qdrant.server import QdrantServerMemory
 from waystation.testing import ListMemory
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.store_contract.values import passage
-from waystation.adapters.qdrant.edge import QdrantEdgeMemory, made_with
-from waystation.domain.memory import EmbeddedPassage, MemoryQuery
+from waystation.memory.memory import EmbeddedPassage, MemoryQuery
+from waystation.memory.qdrant.edge import QdrantEdgeMemory, made_with
 
 TENANT = passage("0").tenant
 
@@ -100,7 +100,7 @@ async def test_what_an_attempt_left_that_was_killed_goes_with_the_next(memory: Q
 async def test_as_it_grows_its_points_come_into_the_index(
     memory: QdrantEdgeMemory, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waystation.adapters.qdrant.edge.NOT_INDEXED", 100)
+    monkeypatch.setattr("waystation.memory.qdrant.edge.NOT_INDEXED", 100)
     await memory.upsert(points(range(99)))
     assert made_with(folder).indexed == 0
     await memory.upsert(points(range(99, 120)))

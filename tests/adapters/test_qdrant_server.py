@@ -13,11 +13,11 @@ from qdrant_client import models
 
 from tests.adapters.passages import DIMENSION, EAST, passage, query
 from tests.qdrant_server import QdrantStub, running_qdrant
-from waystation.adapters.qdrant.collection import QdrantServer
-from waystation.adapters.qdrant.edge import QdrantEdgeMemory
-from waystation.adapters.qdrant.server import BATCH_BYTES, BATCH_POINTS, QdrantServerMemory, point_batches
-from waystation.domain.errors import MemoryUnavailable
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.errors import MemoryUnavailable
+from waystation.memory.qdrant.collection import QdrantServer
+from waystation.memory.qdrant.edge import QdrantEdgeMemory
+from waystation.memory.qdrant.server import BATCH_BYTES, BATCH_POINTS, QdrantServerMemory, point_batches
 from workers.memory_server import memory_server
 
 COLLECTION = "waystation"

@@ -10,9 +10,9 @@ from pydantic import SecretStr
 from tests.adapters.passages import DIMENSION, EAST, passage, query
 from tests.qdrant_grpc import running_grpc
 from tests.qdrant_server import QdrantStub, running_qdrant
-from waystation.adapters.qdrant.collection import QdrantServer
-from waystation.adapters.qdrant.server import QdrantServerMemory, ServerPatience
-from waystation.domain.errors import MemoryUnavailable
+from waystation.kernel.errors import MemoryUnavailable
+from waystation.memory.qdrant.collection import QdrantServer
+from waystation.memory.qdrant.server import QdrantServerMemory, ServerPatience
 
 AT_ONCE = ServerPatience(pauses_s=(0.0, 0.0))
 KEY = "key-that-nobody-may-see"

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.adapters.passages import DIMENSION, EAST, NORTH, passage
-from waystation.adapters.qdrant.edge import QdrantEdgeMemory
-from waystation.domain.memory import EmbeddedPassage, MemoryQuery
+from waystation.memory.memory import EmbeddedPassage, MemoryQuery
+from waystation.memory.qdrant.edge import QdrantEdgeMemory
 
 TENANTS, SESSIONS, TASKS, AGENTS = ("t1", "t2"), ("s1", "s2"), ("task-1", "task-2"), ("r1", "r2")
 TEXTS = {"the keeper of the harbour": EAST, "the ferry at night": NORTH}

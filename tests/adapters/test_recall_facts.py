@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from benchmarks.memory.conversations import Dialogue
 from benchmarks.memory.indexing import Question, indexed
-from waystation.adapters.embeddings.local import WordLlamaEmbedder
 from waystation.agents.auditor import NoRedaction
-from waystation.domain.transcript import Message, ToolResult, ToolUse
+from waystation.context.transcript import Message, ToolResult, ToolUse
+from waystation.memory.embedders.local import WordLlamaEmbedder
 
 FACT = "    BUFFER_BYTES = 25048"
 QUESTION = Question("How much memory does the mailer set aside for what comes in?", "m2", FACT)

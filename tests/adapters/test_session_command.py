@@ -8,14 +8,14 @@ import pytest
 
 from tests.ended_tasks import keep_ended_task
 from tests.readers import ANYONE
-from waystation.adapters.clock import utc_now
-from waystation.adapters.store import SqlStore
-from waystation.adapters.temporal.connect import Target
+from waystation.budgets.budget import Account
 from waystation.cli.main import run
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Account
-from waystation.domain.session import SessionKey, SessionState, StoredSession
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.clock import utc_now
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.temporal.connect import Target
+from waystation.tasks.session import SessionKey, SessionState, StoredSession
 
 
 @pytest.mark.parametrize(

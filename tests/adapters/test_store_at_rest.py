@@ -8,17 +8,19 @@ from tests.adapters.conftest import store_clock
 from tests.adapters.test_store_forgetting import everything_in
 from tests.readers import ANYONE, TASK_1
 from tests.store_contract.values import NOON, TERMS, note, opened_run, passage, question, request, row, summary
-from waystation.adapters.keys import Sealer
-from waystation.adapters.store import AtRest, SqlStore, store_status
-from waystation.domain.budget import RunTotals
-from waystation.domain.errors import WrongKey
-from waystation.domain.leg import Standing, TurnLimit
-from waystation.domain.plan import Plan, PlanVersion, Step
-from waystation.domain.removal import ForgetOrder
-from waystation.domain.session import SessionKey, SessionState
-from waystation.domain.task import Refusal, SourceDocument, TaskRow
-from waystation.domain.transcript import Message, user_text
-from waystation.domain.work import Findings
+from waystation.agents.deliverables import Findings
+from waystation.agents.leg import Standing, TurnLimit
+from waystation.budgets.budget import RunTotals
+from waystation.context.transcript import Message, user_text
+from waystation.documents.documents import SourceDocument
+from waystation.erasure.removal import ForgetOrder
+from waystation.kernel.errors import WrongKey
+from waystation.planning.plan import Plan, PlanVersion, Step
+from waystation.privacy.keys import Sealer
+from waystation.runtime.sql_store import SqlStore, store_status
+from waystation.store.seals import AtRest
+from waystation.tasks.session import SessionKey, SessionState
+from waystation.tasks.task import Refusal, TaskRow
 
 SEALING = AtRest(Sealer(bytes(range(32)), "rest"), seals=True)
 READING = AtRest(SEALING.cipher)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.postgres import PASSWORD, PostgresServer
-from waystation.adapters.store.schema import REVISION
 from waystation.cli.main import run
+from waystation.store.schema import REVISION
 
 CLOSED = "postgres://me:hush@127.0.0.1:1/waystation"
 

@@ -13,12 +13,12 @@ from tests.adapters.conftest import store_clock
 from tests.adapters.test_store_persons import kept_task
 from tests.readers import ANYONE
 from tests.store_contract.values import opened_run, passage, summary
-from waystation.adapters.store import SqlStore
-from waystation.adapters.store.engine import CONFLICT_PAUSES_S, StorePart, writing
-from waystation.adapters.store.removal import cells
-from waystation.adapters.store.schema import passages, runs
-from waystation.domain.errors import StoreUnavailable
-from waystation.domain.memory import Passage
+from waystation.erasure.removal_repository import cells
+from waystation.kernel.errors import StoreUnavailable
+from waystation.memory.memory import Passage
+from waystation.runtime.sql_store import SqlStore
+from waystation.store.engine import CONFLICT_PAUSES_S, StorePart, writing
+from waystation.store.schema import passages, runs
 
 
 class Crossing(StorePart):

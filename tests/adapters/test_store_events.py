@@ -7,14 +7,16 @@ import pytest
 
 from tests.adapters.conftest import store_clock
 from tests.store_contract.values import charge, intent, note, question, reply, request, row, summary
-from waystation.adapters.store import SqlStore
-from waystation.adapters.store.events import announce
-from waystation.domain.events import Happening, TaskEvent
-from waystation.domain.leg import Finished, RunRef, Standing
-from waystation.domain.ownership import OfTenant
-from waystation.domain.plan import standard_plan
-from waystation.domain.task import SourceDocument, TaskRow, reader_of
-from waystation.domain.transcript import Fence
+from waystation.agents.leg import Finished, Standing
+from waystation.context.transcript import Fence
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.refs import RunRef
+from waystation.kernel.scopes import OfTenant
+from waystation.planning.plan import standard_plan
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.event_repository import announce
+from waystation.tasks.events import Happening, TaskEvent
+from waystation.tasks.task import TaskRow, reader_of
 
 LOCAL = reader_of("local")
 WRITERS, TURNS = 6, 8

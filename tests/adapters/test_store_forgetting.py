@@ -5,19 +5,21 @@ from sqlalchemy import text
 
 from tests.readers import ANYONE
 from tests.store_contract.values import passage, question, request, row, summary
-from waystation.adapters.keys import Sealer
-from waystation.adapters.store import SqlStore
-from waystation.adapters.store.schema import metadata
-from waystation.adapters.store.texts import content_hash, shown_row
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.errors import StoreError, WrongStore
-from waystation.domain.leg import RunRef
-from waystation.domain.ownership import OfTenant
-from waystation.domain.privacy import Original, ShownKey, ShownText, Treatment
-from waystation.domain.removal import FORGOTTEN, ForgetOrder, Forgotten
-from waystation.domain.task import BudgetProgress, SourceDocument, TaskPhase, TaskProgress, TaskRow
-from waystation.domain.transcript import user_text
-from waystation.domain.work import Note
+from waystation.agents.deliverables import Note
+from waystation.context.transcript import user_text
+from waystation.documents.documents import SourceDocument
+from waystation.documents.text_repository import content_hash, shown_row
+from waystation.erasure.removal import ForgetOrder, Forgotten
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.errors import StoreError, WrongStore
+from waystation.kernel.refs import RunRef
+from waystation.kernel.scopes import OfTenant
+from waystation.kernel.text import FORGOTTEN
+from waystation.privacy.keys import Sealer
+from waystation.privacy.policy import Original, ShownKey, ShownText, Treatment
+from waystation.runtime.sql_store import SqlStore
+from waystation.store.schema import metadata
+from waystation.tasks.task import BudgetProgress, TaskPhase, TaskProgress, TaskRow
 
 ADA, BOB = "<PERSON_aaaaaaaaaaaa>", "<PERSON_bbbbbbbbbbbb>"
 SHARED = SourceDocument(name="shared.md", text="What both have read.")

@@ -8,20 +8,20 @@ from tests.adapters.test_store_at_rest import SEALING, opened
 from tests.adapters.test_store_forgetting import ended, everything_in, shown_key
 from tests.readers import ANYONE
 from tests.store_contract.values import passage, request, row, summary
-from waystation.adapters.store import SqlStore
-from waystation.adapters.store.removal import SEARCHED_COLUMNS
-from waystation.adapters.store.schema import metadata, sessions, tasks, texts
-from waystation.adapters.store.seals import SealedBytes, SealedProof, SealedText
-from waystation.domain.documents import Document
-from waystation.domain.errors import WrongStore
-from waystation.domain.leg import RunRef
-from waystation.domain.ownership import OfTenant
-from waystation.domain.plan import PlanVersion, standard_plan
-from waystation.domain.privacy import ShownText
-from waystation.domain.removal import ERASED, PersonOrder, Sought, Whereabouts, summed_places
-from waystation.domain.task import SourceDocument, TaskRow
-from waystation.domain.transcript import Message, Text, Thinking, user_text
-from waystation.domain.work import Note
+from waystation.agents.deliverables import Note
+from waystation.context.transcript import Message, Text, Thinking, user_text
+from waystation.documents.documents import Document, SourceDocument
+from waystation.erasure.removal import ERASED, PersonOrder, Sought, Whereabouts, summed_places
+from waystation.erasure.removal_repository import SEARCHED_COLUMNS
+from waystation.kernel.errors import WrongStore
+from waystation.kernel.refs import RunRef
+from waystation.kernel.scopes import OfTenant
+from waystation.planning.plan import PlanVersion, standard_plan
+from waystation.privacy.policy import ShownText
+from waystation.runtime.sql_store import SqlStore
+from waystation.store.schema import metadata, sessions, tasks, texts
+from waystation.store.seals import SealedBytes, SealedProof, SealedText
+from waystation.tasks.task import TaskRow
 
 ADA = "<PERSON_aaaaaaaaaaaa>"
 SOUGHT = Sought("Ada Lovelace", (ADA,))

@@ -2,10 +2,10 @@ import pytest
 
 from tests.readers import ANYONE
 from tests.store_contract.values import request, row
-from waystation.adapters.store import SqlStore
-from waystation.domain.errors import UnknownTask
-from waystation.domain.plan import PlanVersion, standard_plan
-from waystation.domain.removal import ForgetOrder
+from waystation.erasure.removal import ForgetOrder
+from waystation.kernel.errors import UnknownTask
+from waystation.planning.plan import PlanVersion, standard_plan
+from waystation.runtime.sql_store import SqlStore
 
 SECOND = PlanVersion(number=2, plan=standard_plan("second"), made_by="revision-1", reason="Fog.")
 THIRD = PlanVersion(number=3, plan=standard_plan("third"), made_by="revision-2")

@@ -9,11 +9,11 @@ from tests.adapters.conftest import store_clock
 from tests.postgres import PASSWORD, PostgresServer
 from tests.readers import ANYONE
 from tests.store_contract.values import opened_run, question
-from waystation.adapters.store import SqlStore, migrate, store_status
-from waystation.adapters.store.engine import Database, translated
-from waystation.adapters.store.schema import REVISION, runs
-from waystation.domain.errors import BadInput, StoreError, StoreUnavailable
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable
+from waystation.runtime.sql_store import SqlStore, migrate, store_status
+from waystation.store.engine import Database, translated
+from waystation.store.schema import REVISION, runs
 
 
 def sqlalchemy_url(url: str) -> str:

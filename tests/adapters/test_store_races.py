@@ -20,15 +20,16 @@ from tests.store_contract.values import (
     row,
     summary,
 )
-from waystation.adapters.store import SqlStore
-from waystation.adapters.store.transcripts import hold
-from waystation.domain.amount import Amount
-from waystation.domain.budget import RunTotals
-from waystation.domain.errors import FenceLost, RequestConflict, VersionConflict
-from waystation.domain.leg import Finished, Standing, TurnLimit
-from waystation.domain.plan import standard_plan
-from waystation.domain.task import Approval, SourceDocument
-from waystation.domain.work import Finding, Findings
+from waystation.agents.deliverables import Finding, Findings
+from waystation.agents.leg import Finished, Standing, TurnLimit
+from waystation.agents.run_repository import hold
+from waystation.budgets.budget import RunTotals
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.amount import Amount
+from waystation.kernel.errors import FenceLost, RequestConflict, VersionConflict
+from waystation.planning.plan import standard_plan
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.task import Approval
 
 WRITERS = 8
 BLOCKED_S = 0.3

@@ -4,14 +4,14 @@ from sqlalchemy import select
 
 from tests.readers import ANYONE
 from tests.store_contract.values import NOON, request, row
-from waystation.adapters.store import SqlStore
-from waystation.adapters.store.schema import passages
-from waystation.adapters.store.texts import described
-from waystation.domain.documents import DocumentPassage, DocumentSet, DocumentsUpdate
-from waystation.domain.memory import Passage
-from waystation.domain.passages import document_passage
-from waystation.domain.removal import ERASED, ForgetOrder, PersonOrder, Sought
-from waystation.domain.task import SourceDocument, TaskRef
+from waystation.documents.documents import DocumentPassage, DocumentSet, DocumentsUpdate, SourceDocument
+from waystation.documents.text_repository import described
+from waystation.erasure.removal import ERASED, ForgetOrder, PersonOrder, Sought
+from waystation.kernel.refs import TaskRef
+from waystation.memory.memory import Passage
+from waystation.memory.passages import document_passage
+from waystation.runtime.sql_store import SqlStore
+from waystation.store.schema import passages
 
 SHARED = SourceDocument(name="pilot.md", text="The bar carries two fathoms.")
 NEWER = SourceDocument(name="pilot.md", text="The bar carries three fathoms.")

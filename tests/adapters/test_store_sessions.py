@@ -7,12 +7,12 @@ from types import MappingProxyType
 
 from tests.readers import ANYONE
 from tests.store_contract.values import NOON, request, row
-from waystation.adapters.store import SqlStore
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Account
-from waystation.domain.schedules import MonthlyBudget
-from waystation.domain.session import SessionKey, SessionState, StoredSession
-from waystation.domain.task import TaskRow
+from waystation.budgets.budget import Account
+from waystation.kernel.amount import Amount, Limit
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.schedules import MonthlyBudget
+from waystation.tasks.session import SessionKey, SessionState, StoredSession
+from waystation.tasks.task import TaskRow
 
 KEY = SessionKey(tenant="t", session="s")
 SPENT = SessionState(account=Account(limit=Limit(tokens=1_000), spent=Amount(tokens=300)), open_tasks=("task-1",))

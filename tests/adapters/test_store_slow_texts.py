@@ -14,14 +14,14 @@ from sqlalchemy import select
 
 from tests.adapters.conftest import store_clock
 from tests.store_contract.values import request, row
-from waystation.adapters.presidio.placeholders import fingerprint
-from waystation.adapters.store import SqlStore
-from waystation.adapters.store.schema import slow_texts
 from waystation.agents.redaction import Endurance, TextRedactor
-from waystation.domain.errors import RedactionFailed, TextHeldBack, TextTookTooLong
-from waystation.domain.privacy import AfterFailures, Place, Redacted
-from waystation.domain.removal import ForgetOrder, PersonOrder, Sought
-from waystation.ports import SlowTexts
+from waystation.erasure.removal import ForgetOrder, PersonOrder, Sought
+from waystation.kernel.errors import RedactionFailed, TextHeldBack, TextTookTooLong
+from waystation.plugins.redaction.placeholders import fingerprint
+from waystation.privacy.policy import AfterFailures, Place, Redacted
+from waystation.privacy.ports import SlowTexts
+from waystation.runtime.sql_store import SqlStore
+from waystation.store.schema import slow_texts
 from waystation.testing import DictSlowTexts
 
 SLOW, FINE, TENANT = "passwords = [" * 3, "Nothing much.", row(request()).ref.tenant
@@ -85,8 +85,8 @@ async def test_a_worker_that_starts_does_not_try_again_what_was_put_aside_alone_
 KILLED = """
 import asyncio
 from tests.adapters.test_store_slow_texts import RULES, SLOW, TENANT, Stuck, store_clock, worker
-from waystation.adapters.store import SqlStore
-from waystation.domain.privacy import Place
+from waystation.runtime.sql_store import SqlStore
+from waystation.privacy.policy import Place
 
 async def main():
     store = await SqlStore.open({url!r}, store_clock)

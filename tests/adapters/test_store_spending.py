@@ -10,13 +10,13 @@ import pytest
 from sqlalchemy import Engine, event
 
 from tests.store_contract.values import NOON, charge, intent, reply, request, row
-from waystation.adapters.store import SqlStore
-from waystation.domain.amount import Amount
-from waystation.domain.errors import BadInput
-from waystation.domain.leg import RunRef
-from waystation.domain.progress import Days, SpentLine
-from waystation.domain.task import TaskPhase, TaskRow, reader_of
-from waystation.domain.transcript import Charge, Fence
+from waystation.context.transcript import Charge, Fence
+from waystation.kernel.amount import Amount
+from waystation.kernel.errors import BadInput
+from waystation.kernel.refs import RunRef
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.progress import Days, SpentLine
+from waystation.tasks.task import TaskPhase, TaskRow, reader_of
 
 MIDNIGHT = datetime(2026, 11, 22, tzinfo=UTC)
 WHOLE = Days(since=date(2026, 11, 1), until=date(2026, 11, 30))
@@ -89,7 +89,7 @@ async def test_a_session_is_asked_for_alone_and_another_tenant_is_never_in_it(st
 async def test_more_than_can_be_shown_is_refused_and_never_cut(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("waystation.adapters.store.tasks", "waystation.domain.progress"):
+    for module in ("waystation.tasks.task_repository", "waystation.tasks.progress"):
         monkeypatch.setattr(f"{module}.MOST_SPENT_LINES", 2)
     # They would be one line: what the database was asked for is cut before that.
     _, agents = await begun(store, "a", *((f"w-{number}", "writing") for number in range(3)))

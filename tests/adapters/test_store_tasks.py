@@ -6,21 +6,13 @@ import pytest
 
 from tests.readers import ANYONE
 from tests.store_contract.values import NOON, request, row
-from waystation.adapters.store import SqlStore
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Mode
-from waystation.domain.documents import Document
-from waystation.domain.errors import RequestConflict, UnknownTask
-from waystation.domain.plan import standard_plan
-from waystation.domain.task import (
-    Approval,
-    BudgetProgress,
-    Refusal,
-    SourceDocument,
-    TaskPhase,
-    TaskProgress,
-    TaskRequest,
-)
+from waystation.budgets.budget import Mode
+from waystation.documents.documents import Document, SourceDocument
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.errors import RequestConflict, UnknownTask
+from waystation.planning.plan import standard_plan
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.task import Approval, BudgetProgress, Refusal, TaskPhase, TaskProgress, TaskRequest
 
 SKY = SourceDocument(name="sky.md", text="Blue light\nscatters most.\n")
 PENDING = Approval(request_id="ask-1", agent="research-1", asked=Amount(tokens=1_000), requested_at=NOON)

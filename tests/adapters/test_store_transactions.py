@@ -14,10 +14,10 @@ from sqlalchemy import Connection, text
 from tests.adapters.conftest import store_clock
 from tests.readers import ANYONE
 from tests.store_contract.values import charge, intent, opened_run, question, reply, request, row
-from waystation.adapters.store import SqlStore, migrate, store_status
-from waystation.adapters.store.schema import REVISION, metadata, tasks
-from waystation.domain.errors import StoreError
-from waystation.domain.task import SourceDocument
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.errors import StoreError
+from waystation.runtime.sql_store import SqlStore, migrate, store_status
+from waystation.store.schema import REVISION, metadata, tasks
 
 SCRIPTS = Path(__file__).parents[1] / "store_contract"
 ROOT = Path(__file__).parents[2]

@@ -6,13 +6,15 @@ import pytest
 
 from tests.readers import ANYONE
 from tests.store_contract.values import charge, intent, note, opened_run, passage, question, reply, summary
-from waystation.adapters.store import SqlStore
-from waystation.domain.amount import Amount
-from waystation.domain.budget import RunTotals, Usage
-from waystation.domain.errors import FenceLost, StoreError, VersionConflict, WrongStore
-from waystation.domain.leg import Finished, RunRef, Standing, TurnLimit
-from waystation.domain.transcript import Fence, Masked, Transcript, Truncated
-from waystation.domain.work import Findings
+from waystation.agents.deliverables import Findings
+from waystation.agents.leg import Finished, Standing, TurnLimit
+from waystation.budgets.budget import RunTotals
+from waystation.context.transcript import Fence, Masked, Transcript, Truncated
+from waystation.kernel.amount import Amount
+from waystation.kernel.errors import FenceLost, StoreError, VersionConflict, WrongStore
+from waystation.kernel.refs import RunRef
+from waystation.kernel.usage import Usage
+from waystation.runtime.sql_store import SqlStore
 
 FENCED: dict[str, Callable[[SqlStore, Fence], Awaitable[object]]] = {
     "record_intent": lambda store, fence: store.record_intent(fence, intent("turn-9")),

@@ -7,13 +7,13 @@ import pytest
 from tests.adapters.test_store_forgetting import ended
 from tests.readers import ANYONE
 from tests.store_contract.values import NOON, request, row
-from waystation.adapters.store import SqlStore
-from waystation.adapters.store.schema import texts
-from waystation.adapters.store.texts import described
-from waystation.domain.documents import Document, DocumentSet, DocumentsUpdate, KeptUpdate
-from waystation.domain.errors import StoreError, UnknownTask
-from waystation.domain.removal import ERASED, ForgetOrder, PersonOrder, Sought
-from waystation.domain.task import SourceDocument, TaskRow
+from waystation.documents.documents import Document, DocumentSet, DocumentsUpdate, KeptUpdate, SourceDocument
+from waystation.documents.text_repository import described
+from waystation.erasure.removal import ERASED, ForgetOrder, PersonOrder, Sought
+from waystation.kernel.errors import StoreError, UnknownTask
+from waystation.runtime.sql_store import SqlStore
+from waystation.store.schema import texts
+from waystation.tasks.task import TaskRow
 
 A = SourceDocument(name="a.md", text="Ada Lovelace wrote this.", source="f" * 64)
 B = SourceDocument(name="b.md", text="High water at noon.")

@@ -6,11 +6,11 @@ import pytest
 
 from tests.readers import ANYONE, TASK_1
 from tests.store_contract.values import note, opened_run, passage, question, reply, summary
-from waystation.adapters.store import SqlStore
-from waystation.domain.continuation import Rewind
-from waystation.domain.errors import TextMissing, VersionConflict
-from waystation.domain.transcript import Rewound
-from waystation.domain.work import Analysis, Finding, Findings, ReportDraft, Section
+from waystation.agents.deliverables import Analysis, Finding, Findings, ReportDraft, Section
+from waystation.context.transcript import Rewound
+from waystation.kernel.errors import TextMissing, VersionConflict
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.continuation import Rewind
 
 
 async def test_a_text_is_found_by_its_content_hash_and_kept_once(store: SqlStore) -> None:

@@ -8,15 +8,15 @@ from shutil import copyfile
 import pytest
 
 from tests.readers import TASK_1
-from waystation.adapters.clock import utc_now
-from waystation.adapters.presidio.keys import key_check
-from waystation.adapters.store import migrate, store_status
-from waystation.adapters.store.engine import Database
-from waystation.adapters.store.texts import content_hash
 from waystation.cli.main import run
-from waystation.domain.errors import BadInput, StoreError, StoreUnavailable
-from waystation.settings import Settings
-from waystation.stores import opened_store, own_key, placeholder_key, resealed
+from waystation.config.settings import Settings
+from waystation.documents.text_repository import content_hash
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable
+from waystation.plugins.redaction.keys import key_check
+from waystation.runtime.sql_store import migrate, store_status
+from waystation.runtime.stores import opened_store, own_key, placeholder_key, resealed
+from waystation.store.engine import Database
 
 KEY, OTHER_KEY = "0123456789abcdef" * 4, "f" * 64
 

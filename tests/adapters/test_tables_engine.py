@@ -7,16 +7,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from waystation.adapters.tables.engine import DuckDbTables
-from waystation.children import environment
-from waystation.domain.errors import QueryRefused
-from waystation.domain.tables import Column, Rows, TableText
-from waystation.ports import TableEngine
+from waystation.documents.ports import TableEngine
+from waystation.documents.table_engine.engine import DuckDbTables
+from waystation.documents.tables import Column, Rows, TableText
+from waystation.kernel.errors import QueryRefused
+from waystation.security.children import environment
 
 ENDLESS = "WITH RECURSIVE r AS (SELECT 1 AS a UNION ALL SELECT a + 1 FROM r) SELECT count(*) FROM r"
 LOADED = """
 import sys
-import waystation.adapters.tables.engine_child, waystation.adapters.tables.database
+import waystation.documents.table_engine.engine_child, waystation.documents.table_engine.database
 print(*sys.modules)
 """
 SALES = TableText(name="sales", text="region,amount\nNorth,1.10\nSouth,2.20")
@@ -74,7 +74,7 @@ async def test_a_query_for_more_memory_than_there_may_be_is_refused(sql: str) ->
 
 
 async def test_an_engine_that_breaks_down_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("waystation.adapters.tables.engine._PROGRAM", "antigravity_that_is_not_there")
+    monkeypatch.setattr("waystation.documents.table_engine.engine._PROGRAM", "antigravity_that_is_not_there")
     with pytest.raises(QueryRefused, match="broke down"):
         await DuckDbTables().query("SELECT 1", (), 1)
 
@@ -100,9 +100,19 @@ def test_a_child_loads_no_port_and_nothing_of_tasks() -> None:
     loaded = subprocess.run(
         [sys.executable, "-P", "-c", LOADED], env=environment(), capture_output=True, text=True, check=True
     ).stdout.split()
-    assert [name for name in loaded if name.startswith("waystation.ports")] == []
-    ours = {name.removeprefix("waystation.domain.") for name in loaded if name.startswith("waystation.domain.")}
-    assert ours == {"amount", "errors", "privacy", "tables", "value"}
+    ours = {name.removeprefix("waystation.") for name in loaded if name.startswith("waystation.")}
+    assert {name for name in ours if not name.startswith(("documents.table_engine", "security."))} == {
+        "documents",
+        "documents.tables",
+        "kernel",
+        "kernel.amount",
+        "kernel.errors",
+        "kernel.patterns",
+        "kernel.value",
+        "privacy",
+        "privacy.policy",
+        "security",
+    }
 
 
 async def test_no_more_children_run_at_once_than_may() -> None:

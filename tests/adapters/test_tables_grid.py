@@ -1,9 +1,9 @@
 import pytest
 
-from waystation.adapters.tables.engine import Unusable
-from waystation.adapters.tables.grid import MOST_COLUMNS, Grid, grid, read_grid
-from waystation.domain.privacy import Replaced
-from waystation.domain.tables import TableText
+from waystation.documents.table_engine.engine import Unusable
+from waystation.documents.table_engine.grid import MOST_COLUMNS, Grid, grid, read_grid
+from waystation.documents.tables import TableText
+from waystation.privacy.policy import Replaced
 
 
 def cells(found: Grid) -> list[tuple[str, ...]]:

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from waystation.adapters.tables.database import CELL_CHARACTERS, ROWS_CHARACTERS, answer_query
-from waystation.adapters.tables.engine import EngineRequest, Unusable
-from waystation.adapters.tables.grid import read_grid
-from waystation.domain.tables import Rows, TableText
+from waystation.documents.table_engine.database import CELL_CHARACTERS, ROWS_CHARACTERS, answer_query
+from waystation.documents.table_engine.engine import EngineRequest, Unusable
+from waystation.documents.table_engine.grid import read_grid
+from waystation.documents.tables import Rows, TableText
 
 
 def ask(sql: str, *tables: TableText, most_rows: int = 10) -> Rows:

@@ -6,9 +6,9 @@ import pytest
 from temporalio.client import Client, CountWorkflowsInput, Interceptor, OutboundInterceptor
 from temporalio.service import RPCError, RPCStatusCode
 
-from waystation.adapters.temporal.connect import Target
-from waystation.adapters.temporal.tasks import TemporalTasks
-from waystation.domain.errors import Unreachable
+from waystation.kernel.errors import Unreachable
+from waystation.runtime.temporal.connect import Target
+from waystation.runtime.temporal.tasks import TemporalTasks
 
 
 class _Busy(OutboundInterceptor):

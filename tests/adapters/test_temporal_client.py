@@ -14,26 +14,20 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from tests.adapters.stand_ins import ASKING, StandInSession, StandInTask
 from tests.readers import ANYONE
-from waystation.adapters.clock import utc_now
-from waystation.adapters.store import SqlStore
-from waystation.adapters.temporal.connect import Target
 from waystation.client import Client
 from waystation.client.approvals import NOT_TAKEN
-from waystation.domain import names
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.citations import citations_in
-from waystation.domain.errors import BadInput, RequestConflict, UnknownTask, Unreachable
-from waystation.domain.signals import Answer
-from waystation.domain.task import (
-    ReportVersion,
-    SourceDocument,
-    TaskPhase,
-    TaskRequest,
-    session_workflow_id,
-    task_id_of,
-)
-from waystation.settings import Settings
-from waystation.task_view import TaskView
+from waystation.config.settings import Settings
+from waystation.documents.citations import citations_in
+from waystation.documents.documents import SourceDocument
+from waystation.kernel import temporal_names as names
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput, RequestConflict, UnknownTask, Unreachable
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.temporal.connect import Target
+from waystation.tasks.signals import Answer
+from waystation.tasks.task import ReportVersion, TaskPhase, TaskRequest, session_workflow_id, task_id_of
+from waystation.tasks.view import TaskView
 
 DOCUMENTS = (SourceDocument(name="a.md", text="# A\n"),)
 

@@ -9,9 +9,9 @@ from temporalio.api.failure.v1 import Failure
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
 
-from waystation.adapters.keys import Sealer
-from waystation.adapters.temporal.codec import ENCODING, ENCRYPTED, KEY_ID, PayloadEncryption, converter_with
-from waystation.domain.errors import WrongKey
+from waystation.kernel.errors import WrongKey
+from waystation.privacy.keys import Sealer
+from waystation.runtime.temporal.codec import ENCODING, ENCRYPTED, KEY_ID, PayloadEncryption, converter_with
 
 OLD, NEW = bytes(range(32)), bytes(range(1, 33))
 SECRET = "Anna Quist holds the pilot's licence."

@@ -15,10 +15,10 @@ from pydantic import SecretStr
 from temporalio.api.common.v1 import Payload, Payloads
 
 from tests.ports import free_port
-from waystation.adapters.keys import Sealer
-from waystation.adapters.temporal.codec import ENCODING, ENCRYPTED, KEY_ID, PayloadEncryption
-from waystation.adapters.temporal.codec_server import MOST_BYTES, Access, CodecServer, Listening, served_codec
-from waystation.domain.errors import BadInput
+from waystation.kernel.errors import BadInput
+from waystation.privacy.keys import Sealer
+from waystation.runtime.temporal.codec import ENCODING, ENCRYPTED, KEY_ID, PayloadEncryption
+from waystation.runtime.temporal.codec_server import MOST_BYTES, Access, CodecServer, Listening, served_codec
 
 SEALER = Sealer(bytes(range(32)), "payloads")
 CODEC = PayloadEncryption({SEALER.key_id: SEALER}, SEALER.key_id)

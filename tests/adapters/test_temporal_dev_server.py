@@ -9,17 +9,17 @@ import pytest
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 
-from waystation.adapters.temporal import dev_server
-from waystation.adapters.temporal.connect import Target, connect, ensure_search_attributes, unusable_search_attributes
-from waystation.adapters.temporal.dev_server import DevServer, running_dev_server
-from waystation.adapters.temporal.installation import installation_of
 from waystation.cli.platform import record_of, say_where
-from waystation.domain.errors import Unreachable
+from waystation.kernel.errors import Unreachable
+from waystation.runtime.temporal import dev_server
+from waystation.runtime.temporal.connect import Target, connect, ensure_search_attributes, unusable_search_attributes
+from waystation.runtime.temporal.dev_server import DevServer, running_dev_server
+from waystation.runtime.temporal.installation import installation_of
 
 STARTS_A_SERVER_AND_WAITS = """
 import asyncio, sys
 from pathlib import Path
-from waystation.adapters.temporal.dev_server import running_dev_server
+from waystation.runtime.temporal.dev_server import running_dev_server
 
 async def main():
     async with running_dev_server(Path(sys.argv[1], "t.db"), Path(sys.argv[1], "t.log"), 0, 0) as server:

@@ -9,17 +9,17 @@ from temporalio.testing import WorkflowEnvironment
 
 from tests.adapters.grudging_server import API_KEY, GrudgingServer, running_grudging_server
 from tests.adapters.test_temporal_client import asked, worker
-from waystation.adapters.temporal.connect import (
+from waystation.client import Client
+from waystation.config.settings import Settings
+from waystation.kernel.errors import BadInput, Unreachable
+from waystation.runtime.temporal.connect import (
     Target,
     connect,
     ensure_search_attributes,
     find_target,
     unusable_search_attributes,
 )
-from waystation.adapters.temporal.dev_server import find_temporal
-from waystation.client import Client
-from waystation.domain.errors import BadInput, Unreachable
-from waystation.settings import Settings
+from waystation.runtime.temporal.dev_server import find_temporal
 
 UI = "http://ui.example"
 

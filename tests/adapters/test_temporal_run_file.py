@@ -7,9 +7,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from waystation.adapters.temporal.connect import find_target, workflow_link
-from waystation.adapters.temporal.run_file import ProcessMark, RunFile, read_run_file, remove_run_file, write_run_file
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.runtime.temporal.connect import find_target, workflow_link
+from waystation.runtime.temporal.run_file import ProcessMark, RunFile, read_run_file, remove_run_file, write_run_file
 
 
 @pytest.fixture

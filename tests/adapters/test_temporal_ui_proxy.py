@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from waystation.adapters.temporal import ui_proxy
-from waystation.adapters.temporal.dev_server import HOST, free_port
-from waystation.adapters.temporal.ui_proxy import IdleConnections, UiAddress, proxied_ui
+from waystation.runtime.temporal import ui_proxy
+from waystation.runtime.temporal.dev_server import HOST, free_port
+from waystation.runtime.temporal.ui_proxy import IdleConnections, UiAddress, proxied_ui
 
 
 async def closed_within(reader: asyncio.StreamReader, seconds: float) -> bool:

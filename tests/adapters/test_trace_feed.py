@@ -17,14 +17,14 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 from tests.adapters.test_store_events import registered, taken
 from tests.otlp_receiver import Received, Receiver, receiving
 from tests.store_contract.values import charge, intent, question, reply
-from waystation.adapters.store.sql_store import SqlStore
-from waystation.adapters.traces import SpanMaker, TraceFeed, fed, span_exporter, trace_resource, traced_attempts
+from waystation.agents.leg import Finished, Standing
 from waystation.agents.redaction import redactor_for
-from waystation.domain.errors import BadInput, RedactionFailed
-from waystation.domain.leg import Finished, Standing
-from waystation.domain.privacy import Place, Redacted
-from waystation.domain.spans import span_id_of
-from waystation.ports import Redactor
+from waystation.kernel.errors import BadInput, RedactionFailed
+from waystation.privacy.policy import Place, Redacted
+from waystation.privacy.ports import Redactor
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.telemetry import SpanMaker, TraceFeed, fed, span_exporter, trace_resource, traced_attempts
+from waystation.tasks.spans import span_id_of
 from waystation.testing import PlainRedactor
 
 PROVIDER = "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER"
@@ -138,7 +138,7 @@ async def test_a_redirect_takes_nothing_and_spans_wait_for_who_does(
 ) -> None:
     if provided:
         monkeypatch.setenv(PROVIDER, "ours")
-        for module in ("waystation.adapters.traces", "opentelemetry.exporter.otlp.proto.http._common"):
+        for module in ("waystation.runtime.telemetry", "opentelemetry.exporter.otlp.proto.http._common"):
             monkeypatch.setattr(f"{module}.entry_points", installed)
     feed = feed_of(store)
     await feed.send()

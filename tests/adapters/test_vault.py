@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 import pytest
 
 from tests.store_contract.values import NOON
-from waystation.adapters.keys import Sealer
-from waystation.adapters.store import SqlStore
-from waystation.adapters.store.vault import SqlVault
 from waystation.agents.redaction import Originals, TextRedactor, restored
-from waystation.domain.errors import RedactionFailed, WrongKey
-from waystation.domain.privacy import TRUSTED_FOR, Original, Place
+from waystation.kernel.errors import RedactionFailed, WrongKey
+from waystation.privacy.keys import Sealer
+from waystation.privacy.policy import TRUSTED_FOR, Original, Place
+from waystation.privacy.vault_repository import SqlVault
+from waystation.runtime.sql_store import SqlStore
 from waystation.testing import PlainRedactor
 
 KEY, OTHER_KEY = bytes(range(32)), bytes(32)

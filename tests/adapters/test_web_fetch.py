@@ -8,9 +8,9 @@ from aiohttp import web
 
 from tests.adapters.document_files import TEXT, pdf_file, word_file
 from tests.web_site import NOON, Answer, Slept, answering, fetching, leading_to, running_site
-from waystation.adapters.documents.reader import BytesReader
-from waystation.domain.errors import WebRefused, WebUnavailable
-from waystation.domain.web import Domains, WebPage
+from waystation.documents.readers.reader import BytesReader
+from waystation.documents.web_pages import Domains, WebPage
+from waystation.kernel.errors import WebRefused, WebUnavailable
 
 GERMAN = "Über die Größe der Häfen wird überall gestritten, und für die Möwen gilt das natürlich auch."
 PAGE = "<html><head><title>The harbour</title></head><body><h1>Silt</h1><p>It closed in 1821.</p></body></html>"

@@ -3,10 +3,10 @@ from ipaddress import ip_address
 import pytest
 
 from tests.web_site import HERE, WITHIN, Names, answering, fetching, leading_to, running_site
-from waystation.adapters.documents.reader import BytesReader
-from waystation.adapters.web import NotPublic, PublicOnly, is_public
-from waystation.domain.errors import WebRefused
-from waystation.domain.web import Domains
+from waystation.documents.readers.reader import BytesReader
+from waystation.documents.web import NotPublic, PublicOnly, is_public
+from waystation.documents.web_pages import Domains
+from waystation.kernel.errors import WebRefused
 
 NOT_PUBLIC = "leads to an address that is not public. Only public pages can be read.$"
 EVERY_SITE = Domains(allow=("*",))

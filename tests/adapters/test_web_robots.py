@@ -1,8 +1,8 @@
 import pytest
 
 from tests.web_site import answering, fetching, leading_to, running_site
-from waystation.adapters.documents.reader import BytesReader
-from waystation.domain.errors import WebRefused, WebUnavailable
+from waystation.documents.readers.reader import BytesReader
+from waystation.kernel.errors import WebRefused, WebUnavailable
 
 RULES = """\
 User-agent: *

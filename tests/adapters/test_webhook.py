@@ -11,10 +11,10 @@ from pydantic import SecretStr
 from tests.ports import free_port
 from tests.unit.notice_values import ASKED
 from tests.webhook_server import HANG, SECRET, Answer, WebhookServer, payload, running_webhook
-from waystation.adapters.hooks import LONGEST_WAIT, Webhook
-from waystation.domain.errors import WebhookRefused, WebhookUnavailable
-from waystation.domain.notices import text
-from waystation.ports import Notifier
+from waystation.kernel.errors import WebhookRefused, WebhookUnavailable
+from waystation.runtime.hooks import LONGEST_WAIT, Webhook
+from waystation.tasks.notices import text
+from waystation.tasks.ports import Notifier
 from waystation.testing import ListNotifier
 
 DATE = "Sat, 21 Nov 2026 12:00:00 GMT"

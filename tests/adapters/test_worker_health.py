@@ -15,8 +15,8 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from tests.adapters.stand_ins import StandInSession
 from tests.ports import free_port
 from tests.running import dev_server, opened_store
-from waystation.adapters.store import SqlStore
-from waystation.domain.errors import BadInput
+from waystation.kernel.errors import BadInput
+from waystation.runtime.sql_store import SqlStore
 from waystation.testing import ListMemory
 from workers.health import Health, served_health
 from workers.wiring import polling

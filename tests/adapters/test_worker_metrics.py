@@ -18,15 +18,15 @@ from tests.crew import CREW_PLAN, ROOMY, Call, Crew, terms, tight
 from tests.ports import free_port
 from tests.prices import PRICES
 from tests.running import Counter, dev_server, opened_parts, request, until, working
-from waystation.adapters.temporal.connect import Target
-from waystation.adapters.temporal.metrics import TemporalMeter, prometheus_runtime
-from waystation.adapters.temporal.tasks import TemporalTasks
-from waystation.domain.budget import RunTotals
-from waystation.domain.compaction.outcome import CompactionOutcome, Status
-from waystation.domain.errors import BadInput, ModelUnavailable, StoreError
-from waystation.domain.plan import PLANNING_ID
-from waystation.domain.privacy import Place
-from waystation.domain.task import TaskPhase, task_id_of
+from waystation.budgets.budget import RunTotals
+from waystation.context.outcome import CompactionOutcome, Status
+from waystation.kernel.errors import BadInput, ModelUnavailable, StoreError
+from waystation.planning.plan import PLANNING_ID
+from waystation.privacy.policy import Place
+from waystation.runtime.temporal.connect import Target
+from waystation.runtime.temporal.metrics import TemporalMeter, prometheus_runtime
+from waystation.runtime.temporal.tasks import TemporalTasks
+from waystation.tasks.task import TaskPhase, task_id_of
 from waystation.testing import ListMeter, PlainRedactor
 from workers.health import Gauge, sampled
 from workers.parts import Parts

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from temporalio.worker import PollerBehaviorAutoscaling, PollerBehaviorSimpleMaximum
 
-from waystation.adapters.clock import utc_now
-from waystation.adapters.embeddings.local import NoEmbedder
-from waystation.adapters.store import SqlStore
-from waystation.adapters.temporal.connect import Target
 from waystation.cli.main import run
-from waystation.domain.errors import BadInput, MemoryUnavailable
-from waystation.domain.names import AGENTS_QUEUE, CONTEXT_QUEUE, QUEUES
-from waystation.settings import Settings
-from waystation.settings_text import Listener, address_of
+from waystation.config.settings import Settings
+from waystation.config.values import Listener, address_of
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput, MemoryUnavailable
+from waystation.kernel.temporal_names import AGENTS_QUEUE, CONTEXT_QUEUE, QUEUES
+from waystation.memory.embedders.local import NoEmbedder
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.temporal.connect import Target
 from workers.memory import opened_memory
 from workers.queues import served_queues, tuning
 from workers.wiring import running_workers

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from tests.agents.full_context import summary
 from tests.agents.office import NAME, Office
 from tests.unit.histories import calls, prose, research, results
-from waystation.domain.transcript import Message, Text, user_text
-from waystation.ports import ModelReply
+from waystation.context.transcript import Message, Text, user_text
+from waystation.models.ports import ModelReply
 
 DEMAND = "Never touch config/prod.yaml before Friday."
 

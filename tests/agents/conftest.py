@@ -10,7 +10,7 @@ import pytest
 
 from tests.agents.full_context import conversation, request_size
 from tests.agents.office import MovingClock, Office
-from waystation.adapters.store import SqlStore
+from waystation.runtime.sql_store import SqlStore
 
 
 @asynccontextmanager

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from tests.agents.office import NAME, Office
 from tests.unit.histories import calls, prose, research, results
 from waystation.agents.roles import prompt
-from waystation.domain.amount import Limit
-from waystation.domain.budget import Usage
-from waystation.domain.compaction.history import view
-from waystation.domain.compaction.outcome import CompactionOutcome
-from waystation.domain.compaction.tokens import fixed_tokens, request_tokens
-from waystation.domain.transcript import Message, Text, user_text
-from waystation.ports import ModelReply, StopReason
+from waystation.context.history import view
+from waystation.context.outcome import CompactionOutcome
+from waystation.context.tokens import fixed_tokens, request_tokens
+from waystation.context.transcript import Message, Text, user_text
+from waystation.kernel.amount import Limit
+from waystation.kernel.usage import Usage
+from waystation.models.ports import ModelReply, StopReason
 from waystation.testing import ScriptedModel, scripted_reply
 
 SPENT_BEFORE = 13 * 120

@@ -7,30 +7,33 @@ from datetime import UTC, datetime, timedelta
 from tests.prices import PRICES
 from tests.readers import ANYONE
 from tests.strict_server import checked
-from waystation.adapters.documents.search import Bm25DocumentSearch
-from waystation.adapters.embeddings.local import NoEmbedder
-from waystation.adapters.store import SqlStore
-from waystation.adapters.tables.engine import DuckDbTables
-from waystation.agents.archive import Archive, Recollection
-from waystation.agents.charges import MeteredModel
-from waystation.agents.columns import ColumnRedactor
-from waystation.agents.condenser import Condenser
-from waystation.agents.contract import ContractWriter
-from waystation.agents.documents import RedactedDocuments, Tables
+from waystation.agents.call_ledger import MeteredModel
+from waystation.agents.compactor import Condenser
+from waystation.agents.leg import AgentTerms, LegOutcome, LegRequest
 from waystation.agents.loop import AgentLoop
-from waystation.agents.planner import Planner
-from waystation.agents.publisher import CitationCheck, Publisher
 from waystation.agents.roles import Desk
+from waystation.agents.task_brief import ContractWriter
 from waystation.agents.tools.tool import CallSite
-from waystation.domain.amount import Limit
-from waystation.domain.budget import Mode, Usage
-from waystation.domain.compaction.outcome import CompactionRequest
-from waystation.domain.compaction.tokens import Measure
-from waystation.domain.leg import AgentTerms, LegOutcome, LegRequest, RunRef
-from waystation.domain.plan import Plan, Step
-from waystation.domain.roles import Role
-from waystation.domain.task import SourceDocument, TaskRef, TaskRequest, TaskRow, TaskTerms, own_session, tenant_hash
-from waystation.domain.transcript import Charge, Message, PromptPrefix, Record, ToolUse, Transcript
+from waystation.budgets.budget import Mode
+from waystation.context.outcome import CompactionRequest
+from waystation.context.tokens import Measure
+from waystation.context.transcript import Charge, Message, PromptPrefix, Record, ToolUse, Transcript
+from waystation.documents.columns import ColumnRedactor
+from waystation.documents.documents import SourceDocument
+from waystation.documents.redacted import RedactedDocuments, Tables
+from waystation.documents.search import Bm25DocumentSearch
+from waystation.documents.table_engine.engine import DuckDbTables
+from waystation.kernel.amount import Limit
+from waystation.kernel.refs import RunRef, TaskRef
+from waystation.kernel.roles import Role
+from waystation.kernel.usage import Usage
+from waystation.memory.archive import Archive, Recollection
+from waystation.memory.embedders.local import NoEmbedder
+from waystation.planning.plan import Plan, Step
+from waystation.planning.planner import Planner
+from waystation.reports.publisher import CitationCheck, Publisher
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.task import TaskRequest, TaskRow, TaskTerms, own_session, tenant_hash
 from waystation.testing import ListMemory, ListMeter, PlainRedactor, ScriptedModel
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -6,17 +6,17 @@ import pytest
 
 from tests.agents.office import NAME, SECRET, SECRET_PLACEHOLDER, TENANT, TERMS, Office, never, statuses, use
 from tests.readers import ANYONE
+from waystation.agents.deliverables import Finding, Findings
+from waystation.agents.leg import ContextFull, Finished, LegRequest, TurnLimit, Yielded
 from waystation.agents.loop import LEG_TIME
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Usage
-from waystation.domain.compaction.legality import violations
-from waystation.domain.compaction.tokens import upper_bound
-from waystation.domain.errors import ModelUnavailable, RedactionFailed
-from waystation.domain.leg import ContextFull, Finished, LegRequest, TurnLimit, Yielded
-from waystation.domain.privacy import Place
-from waystation.domain.transcript import Text, Thinking
-from waystation.domain.work import Finding, Findings
-from waystation.ports import ModelReply, ModelRequest, StopReason
+from waystation.context.legality import violations
+from waystation.context.tokens import upper_bound
+from waystation.context.transcript import Text, Thinking
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.errors import ModelUnavailable, RedactionFailed
+from waystation.kernel.usage import Usage
+from waystation.models.ports import ModelReply, ModelRequest, StopReason
+from waystation.privacy.policy import Place
 from waystation.testing import ScriptedModel, scripted_reply
 
 FINDING = {"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}

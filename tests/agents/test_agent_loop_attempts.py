@@ -8,15 +8,15 @@ import pytest
 from tests.agents.office import TASK, TERMS, Office, never, use, without_statuses
 from tests.readers import ANYONE
 from tests.store_contract.values import intent
-from waystation.adapters.store import SqlStore
-from waystation.agents.charges import LONGER_PAUSE, MOST_UNANSWERED, QUICK_TRIES
-from waystation.domain.amount import Limit
-from waystation.domain.budget import RunTotals
-from waystation.domain.documents import DocumentHit
-from waystation.domain.errors import EndpointBroken, FenceLost, ModelRejected, ModelUnavailable, ReplyBlocked
-from waystation.domain.leg import AllowanceSpent, Finished, LegOutcome, LegRequest, ProviderLimit, Standing, TurnLimit
-from waystation.domain.transcript import Fence
-from waystation.ports import ModelReply, ModelRequest
+from waystation.agents.call_ledger import LONGER_PAUSE, MOST_UNANSWERED, QUICK_TRIES
+from waystation.agents.leg import AllowanceSpent, Finished, LegOutcome, LegRequest, ProviderLimit, Standing, TurnLimit
+from waystation.budgets.budget import RunTotals
+from waystation.context.transcript import Fence
+from waystation.documents.documents import DocumentHit
+from waystation.kernel.amount import Limit
+from waystation.kernel.errors import EndpointBroken, FenceLost, ModelRejected, ModelUnavailable, ReplyBlocked
+from waystation.models.ports import ModelReply, ModelRequest
+from waystation.runtime.sql_store import SqlStore
 from waystation.testing import ScriptedModel, scripted_reply
 
 RUN_ID = f"{TASK}/research-1"

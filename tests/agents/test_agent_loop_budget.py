@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from tests.agents.conftest import opened_copy
 from tests.agents.office import TERMS, Office, use
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Usage
-from waystation.domain.compaction.tokens import upper_bound
-from waystation.domain.errors import BadInput, ModelUnavailable
-from waystation.domain.leg import MIN_REPLY_TOKENS, AllowanceSpent, Finished
-from waystation.domain.models import Price, Rates, worst_rates
-from waystation.domain.transcript import Text
-from waystation.ports import ModelReply, ModelRequest
+from waystation.agents.leg import MIN_REPLY_TOKENS, AllowanceSpent, Finished
+from waystation.context.tokens import upper_bound
+from waystation.context.transcript import Text
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.errors import BadInput, ModelUnavailable
+from waystation.kernel.usage import Usage
+from waystation.models.ports import ModelReply, ModelRequest
+from waystation.models.profiles import Price, Rates, worst_rates
 from waystation.testing import ScriptedModel, scripted_reply
 
 RUN_ID = "task-1/research-1"

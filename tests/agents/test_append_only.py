@@ -20,21 +20,21 @@ from tests.agents.test_projecting import LongWinded
 from tests.append_only import breaks
 from tests.strict_server import Body, StrictServer
 from tests.unit.histories import prose
-from waystation.adapters.anthropic.model import anthropic_model
-from waystation.agents.charges import MeteredModel
-from waystation.agents.editor import Rewinder
+from waystation.agents.call_ledger import MeteredModel
+from waystation.agents.leg import ContextFull, Finished, LegOutcome, LegRequest, TurnLimit
 from waystation.agents.loop import AgentLoop
 from waystation.agents.roles import Desk
+from waystation.agents.tool_visibility import ToolPolicy
 from waystation.agents.tools.tool import Tool
-from waystation.domain.amount import Limit
-from waystation.domain.compaction.history import prompt_prefix, sent_view, view
-from waystation.domain.compaction.outcome import Status
-from waystation.domain.compaction.policy import Strategy
-from waystation.domain.errors import ModelUnavailable
-from waystation.domain.leg import ContextFull, Finished, LegOutcome, LegRequest, TurnLimit
-from waystation.domain.projection import ToolPolicy
-from waystation.domain.transcript import PromptPrefix, Thinking, ToolUse
-from waystation.ports import ModelReply
+from waystation.context.history import prompt_prefix, sent_view, view
+from waystation.context.outcome import Status
+from waystation.context.policy import Strategy
+from waystation.context.transcript import PromptPrefix, Thinking, ToolUse
+from waystation.kernel.amount import Limit
+from waystation.kernel.errors import ModelUnavailable
+from waystation.models.anthropic.model import anthropic_model
+from waystation.models.ports import ModelReply
+from waystation.tasks.context_editor import Rewinder
 from waystation.testing import ScriptedModel, scripted_reply
 
 SUBMIT = {"findings": [{"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}]}

@@ -6,10 +6,10 @@ import pytest
 
 from tests.agents.office import NOON, TASK, TENANT, Office
 from tests.unit.histories import prose
-from waystation.adapters.store import SqlStore
-from waystation.agents.archive import EMBEDDED_AT_ONCE, Drained
-from waystation.domain.memory import Passage
-from waystation.domain.transcript import Summarised, user_text
+from waystation.context.transcript import Summarised, user_text
+from waystation.memory.archive import EMBEDDED_AT_ONCE, Drained
+from waystation.memory.memory import Passage
+from waystation.runtime.sql_store import SqlStore
 
 
 async def commit_passages(office: Office, count: int, step_id: str = "research-1") -> None:

@@ -9,12 +9,12 @@ from tests.agents.office import TASK, TENANT, Office
 from tests.agents.test_archive import commit_passages
 from tests.qdrant_server import running_qdrant
 from tests.readers import ANYONE
-from waystation.adapters.qdrant.collection import QdrantServer
-from waystation.adapters.qdrant.edge import QdrantEdgeMemory
-from waystation.adapters.qdrant.server import QdrantServerMemory
-from waystation.agents.archive import EMBEDDED_AT_ONCE, Archive, Drained
-from waystation.domain.ownership import OfTenant
-from waystation.ports.knowledge import Use
+from waystation.kernel.scopes import OfTenant
+from waystation.memory.archive import EMBEDDED_AT_ONCE, Archive, Drained
+from waystation.memory.ports import Use
+from waystation.memory.qdrant.collection import QdrantServer
+from waystation.memory.qdrant.edge import QdrantEdgeMemory
+from waystation.memory.qdrant.server import QdrantServerMemory
 from waystation.testing import PlainRedactor
 
 

@@ -9,8 +9,8 @@ from tests.agents.office import TENANT, Office
 from tests.agents.test_archive import commit_passages
 from tests.agents.test_archive_refusals import ShortVectors, archive_of
 from tests.unit.histories import prose
-from waystation.domain.errors import MemoryUnavailable
-from waystation.domain.removal import ERASED, PersonOrder, Sought
+from waystation.erasure.removal import ERASED, PersonOrder, Sought
+from waystation.kernel.errors import MemoryUnavailable
 from waystation.testing import ListMemory
 
 

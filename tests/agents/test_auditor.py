@@ -6,10 +6,10 @@ from tests.agents.office import NAME, NAME_PLACEHOLDER, Office
 from tests.readers import ANYONE
 from tests.unit.histories import research
 from waystation.agents.auditor import Auditor
-from waystation.domain.compaction.audit import CONSTRAINTS, Audit
-from waystation.domain.compaction.history import view
-from waystation.domain.compaction.outcome import Status
-from waystation.domain.passages import render
+from waystation.context.audit import CONSTRAINTS, Audit
+from waystation.context.history import view
+from waystation.context.outcome import Status
+from waystation.memory.passages import render
 from waystation.testing import ScriptedModel
 
 URL = "https://harbour.example/logs/1811"

@@ -14,12 +14,12 @@ from tests.agents.conftest import opened
 from tests.agents.full_context import compressed
 from tests.agents.office import NAME
 from tests.readers import ANYONE
-from waystation.adapters.embeddings.local import best_embedder
 from waystation.cli.main import run
-from waystation.domain.compaction.history import view
-from waystation.domain.memory import EmbeddedPassage
-from waystation.domain.value import Value
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.context.history import view
+from waystation.kernel.value import Value
+from waystation.memory.embedders.local import best_embedder
+from waystation.memory.memory import EmbeddedPassage
 from waystation.testing import ScriptedModel
 from workers.memory import opened_memory
 

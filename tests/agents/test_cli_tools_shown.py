@@ -11,9 +11,9 @@ from tests.agents.conftest import opened
 from tests.agents.office import TASK
 from waystation.cli.main import run
 from waystation.cli.tools import AgentTools
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Usage
-from waystation.domain.task import BudgetProgress, StepProgress, TaskPhase, TaskProgress
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.usage import Usage
+from waystation.tasks.task import BudgetProgress, StepProgress, TaskPhase, TaskProgress
 
 
 def progress() -> TaskProgress:

@@ -8,22 +8,23 @@ from tests.agents.office import ASKED, TASK, Office, use
 from tests.agents.test_librarian import PILOT, shelf
 from tests.readers import ANYONE
 from tests.unit.histories import prose
-from waystation.agents.editor import Rewinder
+from waystation.agents.prompt_sections import Layer, demands_of
+from waystation.agents.tool_visibility import ToolPolicy
 from waystation.cli.render_context import context_text
 from waystation.client.context import RESULT_LAYERS, contexts
 from waystation.client.lookups import agents_of
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Usage
-from waystation.domain.compaction.history import view
-from waystation.domain.compaction.tokens import Measure, request_tokens
-from waystation.domain.errors import BadInput
-from waystation.domain.layers import Layer, demands_of
-from waystation.domain.plan import standard_plan
-from waystation.domain.procedures import GivenProcedure
-from waystation.domain.projection import ToolPolicy
-from waystation.domain.task import BudgetProgress, SourceDocument, StepProgress, TaskPhase, TaskProgress
-from waystation.domain.transcript import Text, user_text
-from waystation.task_view import AgentContext
+from waystation.context.history import view
+from waystation.context.tokens import Measure, request_tokens
+from waystation.context.transcript import Text, user_text
+from waystation.documents.documents import SourceDocument
+from waystation.documents.procedures import GivenProcedure
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.errors import BadInput
+from waystation.kernel.usage import Usage
+from waystation.planning.plan import standard_plan
+from waystation.tasks.context_editor import Rewinder
+from waystation.tasks.task import BudgetProgress, StepProgress, TaskPhase, TaskProgress
+from waystation.tasks.view import AgentContext
 from waystation.testing import ScriptedModel, scripted_reply
 
 SKILL = GivenProcedure(name="research.md", text="# How to do the research\nStart at the end.\n")

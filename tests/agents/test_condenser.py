@@ -8,11 +8,11 @@ from tests.agents.full_context import (
 )
 from tests.agents.office import NAME, NAME_PLACEHOLDER, Office, use
 from tests.unit.histories import research
-from waystation.domain.compaction.history import view
-from waystation.domain.compaction.legality import violations
-from waystation.domain.compaction.outcome import Status
-from waystation.domain.leg import Finished
-from waystation.domain.transcript import user_text
+from waystation.agents.leg import Finished
+from waystation.context.history import view
+from waystation.context.legality import violations
+from waystation.context.outcome import Status
+from waystation.context.transcript import user_text
 from waystation.testing import ScriptedModel, scripted_reply
 
 

@@ -3,10 +3,10 @@
 from tests.agents.full_context import compressed, conversation, request_size, summary
 from tests.agents.office import NAME, Office
 from tests.unit.histories import research
-from waystation.domain.compaction.constraints import user_constraints
-from waystation.domain.compaction.history import view
-from waystation.domain.compaction.outcome import Status
-from waystation.domain.transcript import Message, user_text
+from waystation.context.constraints import user_constraints
+from waystation.context.history import view
+from waystation.context.outcome import Status
+from waystation.context.transcript import Message, user_text
 from waystation.testing import ScriptedModel
 
 

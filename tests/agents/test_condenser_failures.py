@@ -13,14 +13,14 @@ from tests.agents.full_context import (
 )
 from tests.agents.office import NAME, TASK, Office
 from tests.unit.histories import prose
-from waystation.agents.charges import MOST_UNANSWERED
-from waystation.agents.condenser import NO_MONEY_FOR_SUMMARY
-from waystation.domain.amount import Limit
-from waystation.domain.budget import Usage
-from waystation.domain.compaction.outcome import Status
-from waystation.domain.errors import FenceLost, ModelRejected, ModelUnavailable, RedactionFailed
-from waystation.domain.transcript import Text, user_text
-from waystation.ports import ModelReply, ModelRequest, StopReason
+from waystation.agents.call_ledger import MOST_UNANSWERED
+from waystation.agents.compactor import NO_MONEY_FOR_SUMMARY
+from waystation.context.outcome import Status
+from waystation.context.transcript import Text, user_text
+from waystation.kernel.amount import Limit
+from waystation.kernel.errors import FenceLost, ModelRejected, ModelUnavailable, RedactionFailed
+from waystation.kernel.usage import Usage
+from waystation.models.ports import ModelReply, ModelRequest, StopReason
 from waystation.testing import ScriptedModel, scripted_reply
 
 RUN_ID = f"{TASK}/research-1"

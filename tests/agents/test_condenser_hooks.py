@@ -6,9 +6,8 @@ import pytest
 
 from tests.agents.full_context import conversation, request_size, summary
 from tests.agents.office import NAME, Office
-from waystation.agents.condenser import CompactionHooks, Condenser
-from waystation.agents.editor import Editor
-from waystation.domain.compaction.outcome import (
+from waystation.agents.compactor import CompactionHooks, Condenser
+from waystation.context.outcome import (
     CompactionEvent,
     CompactionOutcome,
     ContextEdit,
@@ -16,8 +15,9 @@ from waystation.domain.compaction.outcome import (
     EditRequest,
     Status,
 )
-from waystation.domain.errors import HookFailed, ModelUnavailable
-from waystation.ports import ModelReply
+from waystation.kernel.errors import HookFailed, ModelUnavailable
+from waystation.models.ports import ModelReply
+from waystation.tasks.context_editor import Editor
 from waystation.testing import ListHook, ScriptedModel
 
 

@@ -8,14 +8,14 @@ import pytest
 from tests.agents.full_context import compressed, passages_of
 from tests.agents.office import NAME, NAME_PLACEHOLDER, Office
 from tests.unit.histories import prose, research, results
-from waystation.domain.amount import Limit
-from waystation.domain.budget import Usage
-from waystation.domain.compaction.outcome import CompactionOutcome, Status
-from waystation.domain.compaction.tokens import estimate_text
-from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable
-from waystation.domain.models import model_facts
-from waystation.domain.transcript import SummaryPart, Text, user_text
-from waystation.ports import ModelReply, ModelRequest
+from waystation.context.outcome import CompactionOutcome, Status
+from waystation.context.tokens import estimate_text
+from waystation.context.transcript import SummaryPart, Text, user_text
+from waystation.kernel.amount import Limit
+from waystation.kernel.errors import ModelError, ModelRejected, ModelUnavailable
+from waystation.kernel.usage import Usage
+from waystation.models.ports import ModelReply, ModelRequest
+from waystation.models.profiles import model_facts
 from waystation.testing import ScriptedModel, scripted_reply
 
 LIMIT = Limit(tokens=5_000_000)

@@ -8,18 +8,18 @@ import pytest
 from tests.agents.full_context import compressed, conversation, request_size, summary
 from tests.agents.office import PLAN, Office, never
 from tests.unit.histories import research
-from waystation.agents.charges import MeteredModel
-from waystation.domain.amount import Limit
-from waystation.domain.compaction.history import view
-from waystation.domain.compaction.legality import violations
-from waystation.domain.compaction.outcome import Status
-from waystation.domain.compaction.policy import Strategy
-from waystation.domain.compaction.restoration import CLOSE as FILES_END
-from waystation.domain.leg import AgentTerms, ContextFull, Finished, LegOutcome, LegRequest
-from waystation.domain.models import OFFLINE_MODEL
-from waystation.domain.plan import Plan
-from waystation.domain.task import SourceDocument
-from waystation.domain.transcript import Text
+from waystation.agents.call_ledger import MeteredModel
+from waystation.agents.leg import AgentTerms, ContextFull, Finished, LegOutcome, LegRequest
+from waystation.context.history import view
+from waystation.context.legality import violations
+from waystation.context.outcome import Status
+from waystation.context.policy import Strategy
+from waystation.context.restoration import CLOSE as FILES_END
+from waystation.context.transcript import Text
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.amount import Limit
+from waystation.models.profiles import OFFLINE_MODEL
+from waystation.planning.plan import Plan
 from waystation.testing import ScriptedModel, scripted_reply
 from workers.models import offline_model
 

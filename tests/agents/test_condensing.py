@@ -7,11 +7,11 @@ from tests.agents.office import NAME, NAME_PLACEHOLDER, Office
 from tests.unit.histories import research, results, small_policy
 from waystation.agents.roles import prompt
 from waystation.agents.summariser import THINKING_ROOM, CondensingModel, NoReply, SummaryReply
-from waystation.domain.amount import Limit
-from waystation.domain.compaction.outcome import Status
-from waystation.domain.compaction.policy import CompactionPolicy, Strategy
-from waystation.domain.transcript import Text, user_text
-from waystation.ports import StopReason
+from waystation.context.outcome import Status
+from waystation.context.policy import CompactionPolicy, Strategy
+from waystation.context.transcript import Text, user_text
+from waystation.kernel.amount import Limit
+from waystation.models.ports import StopReason
 from waystation.testing import ScriptedModel, scripted_reply
 
 SPENT_INPUT = 13 * 100

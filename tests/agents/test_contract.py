@@ -6,13 +6,13 @@ from inline_snapshot import snapshot
 
 from tests.agents.office import ASKED, NAME, NOON, SECRET, TASK, TENANT, Office
 from waystation.agents.attempt import task_told
-from waystation.agents.contract import Room
+from waystation.agents.deliverables import Finding, Findings
 from waystation.agents.redaction import redactor_for
-from waystation.domain.errors import RedactionFailed, StoreError
-from waystation.domain.memory import EmbeddedPassage, Passage
-from waystation.domain.privacy import Place, Redacted
-from waystation.domain.task import SourceDocument
-from waystation.domain.work import Finding, Findings
+from waystation.agents.task_brief import Room
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.errors import RedactionFailed, StoreError
+from waystation.memory.memory import EmbeddedPassage, Passage
+from waystation.privacy.policy import Place, Redacted
 from waystation.testing import PlainRedactor
 
 ROOM = Room(window=20_000, fixed=2_500)

@@ -5,14 +5,14 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.agents.office import ASKED, NOON, TASK, TENANT, Office, use
-from waystation.adapters.embeddings.local import WordLlamaEmbedder
-from waystation.agents.contract import HELD, NAMED_DOCUMENTS, Room
-from waystation.domain.compaction.tokens import estimate_text
-from waystation.domain.decisions import Unattended
-from waystation.domain.layers import SHARES, Layer, limit_of
-from waystation.domain.memory import EmbeddedPassage, Passage
-from waystation.domain.procedures import GivenProcedure
-from waystation.domain.task import SourceDocument
+from waystation.agents.decisions import Unattended
+from waystation.agents.prompt_sections import SHARES, Layer, limit_of
+from waystation.agents.task_brief import HELD, NAMED_DOCUMENTS, Room
+from waystation.context.tokens import estimate_text
+from waystation.documents.documents import SourceDocument
+from waystation.documents.procedures import GivenProcedure
+from waystation.memory.embedders.local import WordLlamaEmbedder
+from waystation.memory.memory import EmbeddedPassage, Passage
 from waystation.testing import ListMemory, ScriptedModel
 
 ROOMY, FIXED = 200_000, 2_500

@@ -5,11 +5,11 @@ import pytest
 from tests.agents.full_context import compressed, request_size, summary
 from tests.agents.office import TERMS, Office, use
 from tests.unit.histories import research
-from waystation.domain.compaction.history import view
-from waystation.domain.compaction.legality import violations
-from waystation.domain.compaction.outcome import CompactionOutcome, Status
-from waystation.domain.leg import ContextFull, Finished, TurnLimit
-from waystation.domain.transcript import user_text
+from waystation.agents.leg import ContextFull, Finished, TurnLimit
+from waystation.context.history import view
+from waystation.context.legality import violations
+from waystation.context.outcome import CompactionOutcome, Status
+from waystation.context.transcript import user_text
 from waystation.testing import ScriptedModel, scripted_reply
 
 LIST = scripted_reply(use("list_documents", "c1"))

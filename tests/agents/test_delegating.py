@@ -3,11 +3,11 @@
 import pytest
 
 from tests.agents.office import TASK, Office, use
+from waystation.agents.delegation import DelegationTerms
+from waystation.agents.leg import LegRequest
 from waystation.agents.tools.delegate import ReplyAsks, asked_by
-from waystation.domain.amount import Limit
-from waystation.domain.delegation import DelegationTerms
-from waystation.domain.leg import LegRequest
-from waystation.domain.transcript import Message, Transcript, user_text
+from waystation.context.transcript import Message, Transcript, user_text
+from waystation.kernel.amount import Limit
 
 LEFT = Limit(tokens=100_000)
 

@@ -7,19 +7,18 @@ from tests.agents.test_agent_loop import READ, SUBMIT
 from tests.agents.test_librarian import Shelf, shelf
 from tests.agents.test_publisher import hand_in, published
 from tests.readers import ANYONE
-from waystation.adapters.documents.search import Bm25DocumentSearch
-from waystation.adapters.store.texts import described
-from waystation.agents.archive import Recollection
-from waystation.agents.documents import RedactedDocuments
-from waystation.agents.editor import Rewinder
-from waystation.agents.publisher import OUTDATED, CitationCheck
-from waystation.domain.compaction.constraints import user_words
-from waystation.domain.documents import DocumentSet, DocumentsUpdate
-from waystation.domain.leg import Finished, TurnLimit
-from waystation.domain.ownership import OfTenant
-from waystation.domain.task import SourceDocument
-from waystation.domain.transcript import Message
-from waystation.domain.work import ReportDraft
+from waystation.agents.deliverables import ReportDraft
+from waystation.agents.leg import Finished, TurnLimit
+from waystation.context.constraints import user_words
+from waystation.context.transcript import Message
+from waystation.documents.documents import DocumentSet, DocumentsUpdate, SourceDocument
+from waystation.documents.redacted import RedactedDocuments
+from waystation.documents.search import Bm25DocumentSearch
+from waystation.documents.text_repository import described
+from waystation.kernel.scopes import OfTenant
+from waystation.memory.archive import Recollection
+from waystation.reports.publisher import OUTDATED, CitationCheck
+from waystation.tasks.context_editor import Rewinder
 from waystation.testing import ScriptedModel, scripted_reply
 
 NEWER = SourceDocument(name="harbour.md", text="The harbour was dug in 1811.\nIt was dredged.\nIt silted up.\n")

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 from tests.agents.office import NOON, Office
 from tests.agents.test_archive import commit_passages
-from waystation.domain.errors import StoreUnavailable
-from waystation.ports import Store
-from waystation.ports.knowledge import Use
+from waystation.kernel.errors import StoreUnavailable
+from waystation.memory.ports import Use
+from waystation.store.ports import Store
 from workers.memory import draining
 
 AT_ONCE = timedelta(milliseconds=5)

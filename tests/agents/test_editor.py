@@ -6,13 +6,13 @@ import pytest
 
 from tests.agents.full_context import SPENT_BEFORE, conversation, request_size, summary
 from tests.agents.office import NAME, NAME_PLACEHOLDER, Office
-from waystation.agents.editor import Editor
-from waystation.domain.amount import Limit
-from waystation.domain.compaction.history import pinned_ids, view
-from waystation.domain.compaction.outcome import ContextEdit, EditOutcome, EditRequest, Status
-from waystation.domain.errors import FenceLost
-from waystation.domain.signals import MAX_INSTRUCTIONS
-from waystation.domain.transcript import user_text
+from waystation.context.history import pinned_ids, view
+from waystation.context.outcome import ContextEdit, EditOutcome, EditRequest, Status
+from waystation.context.transcript import user_text
+from waystation.kernel.amount import Limit
+from waystation.kernel.errors import FenceLost
+from waystation.tasks.context_editor import Editor
+from waystation.tasks.signals import MAX_INSTRUCTIONS
 from waystation.testing import ScriptedModel
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from waystation.adapters.presidio.placeholders import fingerprint
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.adapters.presidio.rules import Rules, read_own_rules
 from waystation.agents.redaction import NEEDED, PAID, Endurance, TextRedactor
-from waystation.domain.errors import RedactionFailed, TextGivenUp, TextHeldBack, TextNotRedacted
-from waystation.domain.privacy import PLACEHOLDER, AfterFailures, Place, Policy, Treatment, redaction_notes, treatment
+from waystation.kernel.errors import RedactionFailed, TextGivenUp, TextHeldBack, TextNotRedacted
+from waystation.plugins.redaction.placeholders import fingerprint
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.plugins.redaction.rules import Rules, read_own_rules
+from waystation.privacy.policy import PLACEHOLDER, AfterFailures, Place, Policy, Treatment, redaction_notes, treatment
 from waystation.testing import DictSlowTexts, PlainRedactor
 
 KEY = b"k" * 32
@@ -37,7 +37,7 @@ class Work:
 
 @pytest.fixture
 async def presidio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PresidioRedactor]:
-    monkeypatch.setattr("waystation.adapters.presidio.rules.SECONDS_PER_CHUNK", 0.02)
+    monkeypatch.setattr("waystation.plugins.redaction.rules.SECONDS_PER_CHUNK", 0.02)
     (tmp_path / "rules.yaml").write_text(SLOW)
     redactor = PresidioRedactor(KEY, Rules(own=read_own_rules(tmp_path / "rules.yaml")))
     yield redactor

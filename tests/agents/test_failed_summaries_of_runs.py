@@ -7,13 +7,13 @@ import pytest
 from tests.agents.full_context import SPENT_BEFORE, compressed, conversation, request_size, summary
 from tests.agents.office import Office
 from tests.unit.histories import calls, prose, results
-from waystation.agents.editor import Editor
-from waystation.domain.amount import Limit
-from waystation.domain.compaction.outcome import CompactionOutcome, ContextEdit, EditRequest, Status
-from waystation.domain.errors import ModelError, ModelRejected, RedactionFailed
-from waystation.domain.privacy import Place, Redacted
-from waystation.domain.transcript import SummaryFailed, user_text
-from waystation.ports import ModelReply
+from waystation.context.outcome import CompactionOutcome, ContextEdit, EditRequest, Status
+from waystation.context.transcript import SummaryFailed, user_text
+from waystation.kernel.amount import Limit
+from waystation.kernel.errors import ModelError, ModelRejected, RedactionFailed
+from waystation.models.ports import ModelReply
+from waystation.privacy.policy import Place, Redacted
+from waystation.tasks.context_editor import Editor
 from waystation.testing import PlainRedactor, ScriptedModel
 
 BLANK = summary("")

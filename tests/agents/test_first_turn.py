@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tests.agents.office import Office
+from waystation.agents.delegation import DelegationTerms
 from waystation.agents.roles import prompt
-from waystation.domain.delegation import DelegationTerms
-from waystation.impossible_terms import PROMPT_TOKENS
+from waystation.config.validation import PROMPT_TOKENS
 
 
 @pytest.mark.parametrize("step_id", ["research-1", "analysis", "writing"])

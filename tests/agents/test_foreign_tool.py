@@ -3,8 +3,8 @@ import pytest
 from tests.agents.office import Office, use
 from waystation.agents.tools.box import OUTCOME_UNKNOWN, Toolbox
 from waystation.agents.tools.tool import ForeignTool
-from waystation.domain.errors import ToolServerFailed
-from waystation.domain.foreign import ForeignResult, ForeignToolSpec
+from waystation.kernel.errors import ToolServerFailed
+from waystation.security.untrusted import ForeignResult, ForeignToolSpec
 from waystation.testing import FixedToolServers, PlainRedactor
 
 SPEC = ForeignToolSpec(

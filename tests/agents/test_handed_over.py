@@ -1,10 +1,10 @@
 from tests.agents.office import PLAN, TASK, Office, step, use
 from tests.agents.test_publisher import PROGRESS
-from waystation.agents.oversight import found_parts
-from waystation.agents.publisher import Chronicler
+from waystation.agents.deliverables import Analysis, Finding
 from waystation.agents.tools.work import HandedOver, handed_over
-from waystation.domain.plan import Plan
-from waystation.domain.work import Analysis, Finding
+from waystation.planning.plan import Plan
+from waystation.reports.oversight import found_parts
+from waystation.reports.publisher import Chronicler
 
 TWICE = Plan(steps=(*PLAN.steps[:2], step("causes", "analysis", "research-1"), *PLAN.steps[2:]))
 SILT = Finding(claim="It silted up.", citations=("[harbour.md:2-2]",))

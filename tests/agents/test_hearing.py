@@ -4,10 +4,10 @@ from tests.agents.full_context import compressed, conversation, summary
 from tests.agents.office import NOON, SECRET, SECRET_PLACEHOLDER, TASK, Office, use, without_statuses
 from tests.agents.test_agent_loop import READ, SUBMIT
 from waystation.agents.attempt import told_part
-from waystation.agents.editor import Rewinder
-from waystation.domain.compaction.history import view
-from waystation.domain.leg import Finished, TurnLimit
-from waystation.domain.task import Telling, as_message
+from waystation.agents.leg import Finished, TurnLimit
+from waystation.context.history import view
+from waystation.tasks.context_editor import Rewinder
+from waystation.tasks.task import Telling, as_message
 from waystation.testing import ScriptedModel, scripted_reply
 
 WORDS = "Never cite the almanac:\n  its soundings are wrong."

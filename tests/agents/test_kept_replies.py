@@ -2,9 +2,9 @@
 
 from tests.agents.office import SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from tests.readers import ANYONE
+from waystation.agents.leg import Finished
 from waystation.agents.redaction import redacted_reply
-from waystation.domain.leg import Finished
-from waystation.domain.transcript import Message, RedactedThinking, Text, Thinking, ToolUse
+from waystation.context.transcript import Message, RedactedThinking, Text, Thinking, ToolUse
 from waystation.testing import PlainRedactor, ScriptedModel, scripted_reply
 
 NOTED = use("take_note", "c1", text=f"Her key is {SECRET}.", document="keeper.md", first_line=2, last_line=2)

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.readers import ANYONE, TASK_1
-from waystation.adapters.presidio.keys import key_check
-from waystation.domain.errors import BadInput
-from waystation.domain.privacy import Place
-from waystation.knowledge import redactor_of
-from waystation.settings import Settings
-from waystation.stores import first_key, opened_store, own_cipher, require_key_of
+from waystation.config.settings import Settings
+from waystation.kernel.errors import BadInput
+from waystation.plugins.redaction.keys import key_check
+from waystation.privacy.policy import Place
+from waystation.runtime.knowledge import redactor_of
+from waystation.runtime.stores import first_key, opened_store, own_cipher, require_key_of
 
 OLD, NEW, OTHER = "11" * 32, "22" * 32, "33" * 32
 LETTER = "Write to ada@lovelace.org."

@@ -8,16 +8,15 @@ import pytest
 
 from tests.agents.office import NAME, NAME_PLACEHOLDER, Office, use
 from tests.readers import ANYONE
-from waystation.adapters.documents.search import passages_of
-from waystation.adapters.store.texts import described
-from waystation.agents.archive import Librarian, Recollection, as_records
-from waystation.domain.documents import DocumentSet, DocumentsUpdate
-from waystation.domain.errors import RedactionFailed
-from waystation.domain.memory import Passage
-from waystation.domain.passages import SLICE_CHARACTERS, Remembering
-from waystation.domain.privacy import Place, Redacted
-from waystation.domain.removal import ForgetOrder
-from waystation.domain.task import SourceDocument
+from waystation.documents.documents import DocumentSet, DocumentsUpdate, SourceDocument
+from waystation.documents.search import passages_of
+from waystation.documents.text_repository import described
+from waystation.erasure.removal import ForgetOrder
+from waystation.kernel.errors import RedactionFailed
+from waystation.memory.archive import Librarian, Recollection, as_records
+from waystation.memory.memory import Passage
+from waystation.memory.passages import SLICE_CHARACTERS, Remembering
+from waystation.privacy.policy import Place, Redacted
 from waystation.testing import PlainRedactor
 
 PILOT = SourceDocument(

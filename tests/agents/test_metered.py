@@ -12,16 +12,16 @@ from tests.agents.full_context import request_size, summary
 from tests.agents.office import NAME, NOON, SECRET, TASK, Office
 from tests.prices import PRICES
 from tests.readers import ANYONE
-from waystation.adapters.keys import Sealer
-from waystation.adapters.presidio.placeholders import fingerprint
-from waystation.agents.charges import Affordable, CallKey, TooDear
+from waystation.agents.call_ledger import Affordable, CallKey, TooDear
 from waystation.agents.redaction import Originals, TextRedactor, restored
-from waystation.domain.amount import Limit
-from waystation.domain.budget import Usage
-from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable, RedactionFailed
-from waystation.domain.privacy import Place
-from waystation.domain.transcript import Block, Charge, Text, Thinking, user_text
-from waystation.ports import ModelReply, ModelRequest, StopReason
+from waystation.context.transcript import Block, Charge, Text, Thinking, user_text
+from waystation.kernel.amount import Limit
+from waystation.kernel.errors import ModelError, ModelRejected, ModelUnavailable, RedactionFailed
+from waystation.kernel.usage import Usage
+from waystation.models.ports import ModelReply, ModelRequest, StopReason
+from waystation.plugins.redaction.placeholders import fingerprint
+from waystation.privacy.keys import Sealer
+from waystation.privacy.policy import Place
 from waystation.testing import ScriptedModel, scripted_reply
 
 

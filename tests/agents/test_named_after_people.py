@@ -13,15 +13,15 @@ import pytest
 from tests.agents.office import NOON, TASK, Office, use
 from tests.agents.test_publisher import DRAFT, PROGRESS
 from tests.readers import ANYONE
-from waystation.adapters.keys import Sealer
-from waystation.adapters.presidio.placeholders import fingerprint
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.adapters.presidio.rules import Rules
-from waystation.adapters.store.vault import SqlVault
-from waystation.agents.publisher import Publisher
 from waystation.agents.redaction import Originals, TextRedactor
-from waystation.domain.privacy import Place, Policy
-from waystation.domain.task import SourceDocument
+from waystation.documents.documents import SourceDocument
+from waystation.plugins.redaction.placeholders import fingerprint
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.plugins.redaction.rules import Rules
+from waystation.privacy.keys import Sealer
+from waystation.privacy.policy import Place, Policy
+from waystation.privacy.vault_repository import SqlVault
+from waystation.reports.publisher import Publisher
 
 KEY = bytes(range(32))
 ADA, GRACE = "Ada Lovelace", "Grace Hopper"

@@ -19,15 +19,15 @@ from tests.agents.office import (
 )
 from tests.letters import SendLetter
 from tests.readers import ANYONE
-from waystation.agents.editor import Editor
+from waystation.agents.decisions import QUESTIONS_AT_ONCE, ActionDecision, ActionQuestion
+from waystation.agents.leg import ActionsAsked, Finished, LegOutcome, LegRequest
 from waystation.agents.loop import EXPIRED, GO_ON, NOBODY, UNSHOWN
-from waystation.domain.compaction.outcome import ContextEdit, EditRequest
-from waystation.domain.decisions import QUESTIONS_AT_ONCE, ActionDecision, ActionQuestion
-from waystation.domain.errors import TextNotRedacted
-from waystation.domain.leg import ActionsAsked, Finished, LegOutcome, LegRequest
-from waystation.domain.privacy import Place, Redacted, unredacted
-from waystation.domain.transcript import Message, ToolResult
-from waystation.ports import ModelReply
+from waystation.context.outcome import ContextEdit, EditRequest
+from waystation.context.transcript import Message, ToolResult
+from waystation.kernel.errors import TextNotRedacted
+from waystation.models.ports import ModelReply
+from waystation.privacy.policy import Place, Redacted, unredacted
+from waystation.tasks.context_editor import Editor
 from waystation.testing import PlainRedactor, ScriptedModel, scripted_reply
 
 SUBMIT = scripted_reply(

@@ -6,12 +6,12 @@ import pytest
 
 from tests.agents.office import TASK, TERMS, Office, done_to, never, use
 from tests.unit.histories import prose
-from waystation.domain.compaction.history import pinned_ids
-from waystation.domain.compaction.summary import summary_message
-from waystation.domain.documents import DocumentHit
-from waystation.domain.leg import LegRequest
-from waystation.domain.transcript import Message, Summarised, Text, ToolResult, Transcript, user_text
-from waystation.ports import ModelReply
+from waystation.agents.leg import LegRequest
+from waystation.context.history import pinned_ids
+from waystation.context.summary import summary_message
+from waystation.context.transcript import Message, Summarised, Text, ToolResult, Transcript, user_text
+from waystation.documents.documents import DocumentHit
+from waystation.models.ports import ModelReply
 from waystation.testing import ScriptedModel, scripted_reply
 
 READ = scripted_reply(use("read_document", "c1", name="harbour.md"))

@@ -4,15 +4,15 @@ from pydantic import JsonValue
 from tests.agents.office import ASKED, NAME, NAME_PLACEHOLDER, PLAN, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from tests.prices import PRICES
 from tests.readers import ANYONE
-from waystation.agents.charges import MOST_UNANSWERED
-from waystation.agents.planner import PlanMade
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.compaction.legality import violations
-from waystation.domain.errors import EndpointBroken, ModelError, ModelUnavailable, RedactionFailed, SpendingLimitReached
-from waystation.domain.plan import Plan, standard_plan
-from waystation.domain.privacy import Place
-from waystation.domain.transcript import Text
-from waystation.ports import ModelReply, StopReason
+from waystation.agents.call_ledger import MOST_UNANSWERED
+from waystation.context.legality import violations
+from waystation.context.transcript import Text
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.errors import EndpointBroken, ModelError, ModelUnavailable, RedactionFailed, SpendingLimitReached
+from waystation.models.ports import ModelReply, StopReason
+from waystation.planning.plan import Plan, standard_plan
+from waystation.planning.planner import PlanMade
+from waystation.privacy.policy import Place
 from waystation.testing import PlainRedactor, ScriptedModel, scripted_reply
 
 RUN_ID = f"{TASK}/plan"

@@ -8,17 +8,17 @@ from pydantic import JsonValue
 
 from tests.agents.office import TASK, TERMS, Office, never, use
 from tests.prices import PRICES
-from waystation.adapters.anthropic.messages_server import Scripted, ScriptedServer, dropped, message_of, streamed
-from waystation.adapters.anthropic.model import anthropic_model
-from waystation.adapters.anthropic.sse import StreamEvent, events
-from waystation.agents.charges import Affordable, CallKey, MeteredModel
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Usage
-from waystation.domain.errors import ModelUnavailable
-from waystation.domain.leg import Finished, LegOutcome, LegRequest
-from waystation.domain.models import cost_micro_usd
-from waystation.domain.transcript import Pinned, Text, user_text
-from waystation.ports import ModelRequest
+from waystation.agents.call_ledger import Affordable, CallKey, MeteredModel
+from waystation.agents.leg import Finished, LegOutcome, LegRequest
+from waystation.context.transcript import Pinned, Text, user_text
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.errors import ModelUnavailable
+from waystation.kernel.usage import Usage
+from waystation.models.anthropic.messages_server import Scripted, ScriptedServer, dropped, message_of, streamed
+from waystation.models.anthropic.model import anthropic_model
+from waystation.models.anthropic.sse import StreamEvent, events
+from waystation.models.ports import ModelRequest
+from waystation.models.profiles import cost_micro_usd
 from waystation.testing import ScriptedModel, scripted_reply
 
 SEARCH = scripted_reply(use("search_documents", query="harbour"))

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from tests.agents.office import ASKED, DOCUMENTS, Office, never, use
+from waystation.agents.delegation import DelegationTerms, HandedBack
+from waystation.agents.leg import Finished, LegRequest
 from waystation.agents.roles import Desk
+from waystation.agents.tool_visibility import SOON, ParameterLimit, ToolPolicy, urgent
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.tool import CallSite, ToolInput, TypedTool
-from waystation.domain.delegation import DelegationTerms, HandedBack
-from waystation.domain.leg import Finished, LegRequest
-from waystation.domain.procedures import GivenProcedure
-from waystation.domain.projection import SOON, ParameterLimit, ToolPolicy, urgent
-from waystation.domain.task import SourceDocument
+from waystation.documents.documents import SourceDocument
+from waystation.documents.procedures import GivenProcedure
 from waystation.testing import ScriptedModel, scripted_reply
 
 SUBMIT = use("submit_findings", "c9", findings=[], open_questions=["Why?"])

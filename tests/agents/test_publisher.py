@@ -6,16 +6,16 @@ from inline_snapshot import snapshot
 
 from tests.agents.office import ASKED, DOCUMENTS, NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from tests.readers import ANYONE
-from waystation.agents.publisher import Published
+from waystation.agents.deliverables import Analysis, Finding, Findings, ReportDraft, Section
 from waystation.agents.redaction import NO_TITLE, TextRedactor
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Usage
-from waystation.domain.citations import DOES_NOT_HOLD
-from waystation.domain.documents import LeftOut
-from waystation.domain.errors import RedactionFailed
-from waystation.domain.report import OFFLINE_WARNING, answer_part, document_lines
-from waystation.domain.task import BudgetProgress, SourceDocument, StepProgress, TaskPhase, TaskProgress
-from waystation.domain.work import Analysis, Finding, Findings, ReportDraft, Section
+from waystation.documents.citations import DOES_NOT_HOLD
+from waystation.documents.documents import LeftOut, SourceDocument
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.errors import RedactionFailed
+from waystation.kernel.usage import Usage
+from waystation.reports.publisher import Published
+from waystation.reports.report import OFFLINE_WARNING, answer_part, document_lines
+from waystation.tasks.task import BudgetProgress, StepProgress, TaskPhase, TaskProgress
 
 PROGRESS = TaskProgress(
     task_id=TASK,

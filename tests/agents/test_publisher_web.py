@@ -1,8 +1,8 @@
 from tests.agents.office import NOON, TASK, Office, use
 from tests.agents.test_publisher import hand_in, published
-from waystation.domain.transcript import Message, ToolResult, user_text
-from waystation.domain.web import framed_page, kept, web_page
-from waystation.domain.work import ReportDraft, Section
+from waystation.agents.deliverables import ReportDraft, Section
+from waystation.context.transcript import Message, ToolResult, user_text
+from waystation.documents.web_pages import framed_page, kept, web_page
 
 ADDRESS, TEXT = "https://example.org/harbour", "The harbour\nIt silted up within ten years."
 

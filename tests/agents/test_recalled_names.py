@@ -8,16 +8,16 @@ from sqlalchemy import update
 
 from tests.agents.office import NAME, NAME_PLACEHOLDER, NOON, TASK, TENANT, Office
 from tests.readers import ANYONE
-from waystation.adapters.keys import Sealer
-from waystation.adapters.store.schema import vault
-from waystation.agents.archive import Recollection, as_records
+from waystation.agents.decisions import Resolution
 from waystation.agents.tools.recall import Recall, RecallInput
-from waystation.domain.memory import EmbeddedPassage, MemoryQuery, Passage, Recalled
-from waystation.domain.passages import make_passages, render, tool_names
-from waystation.domain.privacy import Original, Policy, shows_names
-from waystation.domain.task import Resolution
-from waystation.domain.transcript import Message, Text, ToolResult, ToolUse
-from waystation.ports import Vault
+from waystation.context.transcript import Message, Text, ToolResult, ToolUse
+from waystation.memory.archive import Recollection, as_records
+from waystation.memory.memory import EmbeddedPassage, MemoryQuery, Passage, Recalled
+from waystation.memory.passages import make_passages, render, tool_names
+from waystation.privacy.keys import Sealer
+from waystation.privacy.policy import Original, Policy, shows_names
+from waystation.privacy.ports import Vault
+from waystation.store.schema import vault
 
 EMAIL_PLACEHOLDER = "<EMAIL_00112233aabb>"
 PLACE_PLACEHOLDER = "<LOCATION_44556677ccdd>"

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from tests.agents.office import NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from tests.readers import of_task
-from waystation.agents.documents import RedactedDocuments, told_name
 from waystation.agents.redaction import TextRedactor
-from waystation.domain.errors import TextMissing
-from waystation.domain.privacy import (
+from waystation.documents.documents import SourceDocument
+from waystation.documents.redacted import RedactedDocuments, told_name
+from waystation.kernel.errors import TextMissing
+from waystation.privacy.policy import (
     TEXT_LEFT_OUT,
     Place,
     Policy,
@@ -26,7 +27,6 @@ from waystation.domain.privacy import (
     with_line_feeds,
     with_placeholders,
 )
-from waystation.domain.task import SourceDocument
 from waystation.testing import PlainRedactor
 
 READER = of_task(TASK)

@@ -11,15 +11,14 @@ import pytest
 from tests.agents.office import TENANT, Office
 from tests.agents.test_archive import commit_passages
 from tests.qdrant_server import QdrantStub, running_qdrant
-from waystation.adapters.embeddings.local import LikeByWords
-from waystation.agents.archive import EMBEDDED_AT_ONCE, Archive, Reindexed, Reindexing
-from waystation.domain.continuation import Rewind
-from waystation.domain.errors import MemoryUnavailable, OtherEmbedder
-from waystation.domain.memory import MemoryQuery
-from waystation.domain.transcript import Rewound
-from waystation.ports import Embedder, Memory
-from waystation.ports.knowledge import Use
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.context.transcript import Rewound
+from waystation.kernel.errors import MemoryUnavailable, OtherEmbedder
+from waystation.memory.archive import EMBEDDED_AT_ONCE, Archive, Reindexed, Reindexing
+from waystation.memory.embedders.local import LikeByWords
+from waystation.memory.memory import MemoryQuery
+from waystation.memory.ports import Embedder, Memory, Use
+from waystation.tasks.continuation import Rewind
 from workers.memory import memory_is_there, opened_draft, opened_memory
 
 COUNT = 2 * EMBEDDED_AT_ONCE + 6

@@ -2,14 +2,14 @@ import pytest
 
 from tests.agents.office import SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from tests.readers import ANYONE
-from waystation.agents.oversight import Reviewer
-from waystation.domain.amount import Limit
-from waystation.domain.errors import RedactionFailed
-from waystation.domain.privacy import Place
-from waystation.domain.report import Faults
-from waystation.domain.reviews import Reviewed, ReviewRequest
-from waystation.domain.work import Finding, Findings, ReportDraft
-from waystation.ports import ModelReply
+from waystation.agents.deliverables import Finding, Findings, ReportDraft
+from waystation.kernel.amount import Limit
+from waystation.kernel.errors import RedactionFailed
+from waystation.models.ports import ModelReply
+from waystation.privacy.policy import Place
+from waystation.reports.oversight import Reviewer
+from waystation.reports.report import Faults
+from waystation.tasks.reviews import Reviewed, ReviewRequest
 from waystation.testing import ScriptedModel, scripted_reply
 
 DRAFT = ReportDraft(title="The research", summary=f"Silt, says {SECRET} [harbour.md:2-9].")

@@ -3,15 +3,15 @@ from pydantic import JsonValue
 
 from tests.agents.office import DOCUMENTS, NAME, NAME_PLACEHOLDER, PLAN, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from tests.readers import ANYONE
-from waystation.agents.oversight import REASON_CHARACTERS, Reviser
-from waystation.domain.amount import Limit
-from waystation.domain.errors import ModelUnavailable, RedactionFailed
-from waystation.domain.plan import Revised
-from waystation.domain.privacy import Place
-from waystation.domain.reviews import RevisionRequest
-from waystation.domain.task import SourceDocument
-from waystation.domain.work import Analysis, Finding, Findings
-from waystation.ports import ModelReply
+from waystation.agents.deliverables import Analysis, Finding, Findings
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.amount import Limit
+from waystation.kernel.errors import ModelUnavailable, RedactionFailed
+from waystation.models.ports import ModelReply
+from waystation.planning.plan import Revised
+from waystation.privacy.policy import Place
+from waystation.reports.oversight import REASON_CHARACTERS, Reviser
+from waystation.tasks.reviews import RevisionRequest
 from waystation.testing import ScriptedModel, scripted_reply
 
 BEGUN = ("research-1", "research-2")

@@ -8,14 +8,14 @@ from pydantic import JsonValue
 from tests.agents.office import NOON, TASK, Office
 from tests.readers import ANYONE
 from tests.unit.histories import prose
-from waystation.agents.editor import Rewinder
+from waystation.agents.deliverables import Note, ReportDraft
 from waystation.agents.tools.work import handed_in_by
-from waystation.domain.compaction.history import current, view
-from waystation.domain.continuation import taken_back
-from waystation.domain.errors import BadInput, FenceLost
-from waystation.domain.memory import Passage
-from waystation.domain.transcript import Message, Summarised, ToolResult, ToolUse, user_text
-from waystation.domain.work import Note, ReportDraft
+from waystation.context.history import current, view
+from waystation.context.transcript import Message, Summarised, ToolResult, ToolUse, user_text
+from waystation.kernel.errors import BadInput, FenceLost
+from waystation.memory.memory import Passage
+from waystation.tasks.context_editor import Rewinder
+from waystation.tasks.continuation import taken_back
 
 FINDING: JsonValue = {"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}
 

@@ -9,17 +9,17 @@ from pydantic import ValidationError
 
 from tests.agents.conftest import Office
 from tests.agents.office import ASKED, use
-from waystation.adapters.clock import utc_now
-from waystation.adapters.store import SqlStore
 from waystation.agents.roles import NO_SERVERS
 from waystation.agents.tools.box import Toolbox
 from waystation.cli.submit import named_servers
 from waystation.client.sessions import new_row
-from waystation.domain.errors import BadInput
-from waystation.domain.foreign import USUAL, ForeignTools, ForeignToolSpec, HiddenTool
-from waystation.domain.removal import forgotten_row
-from waystation.domain.task import TaskRequest
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.erasure.removal import forgotten_row
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput
+from waystation.runtime.sql_store import SqlStore
+from waystation.security.untrusted import USUAL, ForeignTools, ForeignToolSpec, HiddenTool
+from waystation.tasks.task import TaskRequest
 from waystation.testing import FixedToolServers, ScriptedModel, scripted_reply
 
 WIKI, SHOP = [

@@ -8,11 +8,11 @@ from pydantic import ValidationError
 
 from tests.agents.conftest import Office
 from tests.agents.office import ASKED, use
-from waystation.adapters.documents.sources import load_procedures, load_skills
-from waystation.agents.contract import Room
+from waystation.agents.task_brief import Room
 from waystation.cli.follow import tell_of
-from waystation.domain.errors import BadInput
-from waystation.domain.procedures import (
+from waystation.context.transcript import Message, user_text
+from waystation.documents.documents import SourceDocument
+from waystation.documents.procedures import (
     DESCRIPTION_CHARACTERS,
     MOST_SKILL_FILES,
     SKILL_CHARACTERS,
@@ -21,10 +21,12 @@ from waystation.domain.procedures import (
     SkillFile,
     usable,
 )
-from waystation.domain.removal import FORGOTTEN, forgotten_row
-from waystation.domain.task import SourceDocument, TaskRequest
-from waystation.domain.transcript import Message, user_text
-from waystation.task_view import Submitted
+from waystation.documents.sources import load_procedures, load_skills
+from waystation.erasure.removal import forgotten_row
+from waystation.kernel.errors import BadInput
+from waystation.kernel.text import FORGOTTEN
+from waystation.tasks.task import TaskRequest
+from waystation.tasks.view import Submitted
 
 EVIDENCE = SourceDocument(name="harbour.md", text="The harbour was dug in 1811.\n")
 WRITTEN = """\

@@ -10,15 +10,15 @@ from tests.agents.office import NOON, Office, use
 from tests.agents.test_editor import asking
 from tests.agents.test_librarian import PILOT, shelf
 from tests.agents.test_publisher import DRAFT, PROGRESS, hand_in
-from waystation.adapters.store import SqlStore
-from waystation.agents.contract import EarlierTasks
-from waystation.agents.editor import Editor
-from waystation.domain.documents import DocumentsUpdate
-from waystation.domain.errors import StoreUnavailable, TextMissing
-from waystation.domain.ownership import Reader
-from waystation.domain.privacy import ShownKey, ShownText
-from waystation.domain.signals import Words
-from waystation.domain.task import Telling
+from waystation.agents.task_brief import EarlierTasks
+from waystation.documents.documents import DocumentsUpdate
+from waystation.kernel.errors import StoreUnavailable, TextMissing
+from waystation.kernel.scopes import Reader
+from waystation.privacy.policy import ShownKey, ShownText
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.context_editor import Editor
+from waystation.tasks.signals import Words
+from waystation.tasks.task import Telling
 
 GONE = "0" * 64
 

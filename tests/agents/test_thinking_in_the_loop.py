@@ -9,16 +9,16 @@ from tests.agents.office import Office, never, use
 from tests.agents.test_agent_loop_budget import first_request
 from tests.strict_server import Body, StrictServer
 from tests.unit.histories import prose
-from waystation.adapters.anthropic.model import anthropic_model
-from waystation.agents.charges import MeteredModel
+from waystation.agents.call_ledger import MeteredModel
+from waystation.agents.leg import AllowanceSpent, ContextFull, Finished, LegRequest
 from waystation.agents.loop import AgentLoop
-from waystation.domain.amount import Limit
-from waystation.domain.compaction.legality import violations
-from waystation.domain.compaction.outcome import Status
-from waystation.domain.compaction.policy import Strategy
-from waystation.domain.leg import AllowanceSpent, ContextFull, Finished, LegRequest
-from waystation.domain.transcript import Thinking
-from waystation.ports import ModelReply
+from waystation.context.legality import violations
+from waystation.context.outcome import Status
+from waystation.context.policy import Strategy
+from waystation.context.transcript import Thinking
+from waystation.kernel.amount import Limit
+from waystation.models.anthropic.model import anthropic_model
+from waystation.models.ports import ModelReply
 from waystation.testing import ScriptedModel, scripted_reply
 
 STAYS: dict[Strategy, bool] = {"window": True, "snapshot": True, "replace": False, "ends": True}

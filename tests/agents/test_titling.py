@@ -2,10 +2,10 @@
 
 import pytest
 
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.agents.redaction import NO_TITLE, TextRedactor
-from waystation.domain.privacy import Place
-from waystation.ports import Redactor
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.privacy.policy import Place
+from waystation.privacy.ports import Redactor
 from waystation.testing import PlainRedactor
 
 

@@ -5,10 +5,10 @@ import pytest
 from tests.agents.office import SECRET, SECRET_PLACEHOLDER, Office, use
 from waystation.agents.tools.box import OUTCOME_UNKNOWN, Toolbox
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page
-from waystation.domain.compaction.rungs import is_too_large
-from waystation.domain.errors import FenceLost, RedactionFailed
-from waystation.domain.roles import AgentRole
-from waystation.domain.transcript import ToolResult
+from waystation.context.stages import is_too_large
+from waystation.context.transcript import ToolResult
+from waystation.kernel.errors import FenceLost, RedactionFailed
+from waystation.kernel.roles import AgentRole
 
 
 class SayInput(ToolInput):

@@ -6,9 +6,9 @@ import pytest
 from tests.agents.full_context import compressed, conversation, summary
 from tests.agents.office import NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, Office, use
 from tests.unit.histories import research
-from waystation.domain.compaction.ladder import MOST_SOURCES
-from waystation.domain.compaction.summary import SOURCES, entries
-from waystation.domain.transcript import user_text
+from waystation.context.pipeline import MOST_SOURCES
+from waystation.context.summary import SOURCES, entries
+from waystation.context.transcript import user_text
 from waystation.testing import ScriptedModel
 
 

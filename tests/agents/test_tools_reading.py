@@ -5,10 +5,10 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.agents.office import DOCUMENTS, NAME, NOON, SECRET, TASK, TENANT, Office, use
-from waystation.domain.memory import EmbeddedPassage, Passage
-from waystation.domain.ownership import OfTask
-from waystation.domain.task import SourceDocument
-from waystation.domain.work import Analysis, Finding, Findings, Note, ReportDraft, Section
+from waystation.agents.deliverables import Analysis, Finding, Findings, Note, ReportDraft, Section
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.scopes import OfTask
+from waystation.memory.memory import EmbeddedPassage, Passage
 
 LONG = SourceDocument(name="long.md", text="\n".join(f"line {number}" for number in range(1, 451)))
 EMPTY = SourceDocument(name="empty.md", text="")

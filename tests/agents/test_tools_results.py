@@ -1,9 +1,9 @@
 from dataclasses import replace
 
 from tests.agents.office import TASK, Office, use
+from waystation.agents.delegation import HandedBack
+from waystation.agents.deliverables import Analysis, Finding, Findings, ReportDraft, Section
 from waystation.agents.tools.work import result_lines
-from waystation.domain.delegation import HandedBack
-from waystation.domain.work import Analysis, Finding, Findings, ReportDraft, Section
 
 OPEN = Finding(claim="open: the gate stood open.", citations=("[harbour.md:1-1]",))
 SILT = Finding(claim="It silted up.", citations=("[harbour.md:2-2]",))

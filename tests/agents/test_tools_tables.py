@@ -5,16 +5,16 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.agents.office import NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, Office, use
-from waystation.adapters.tables.engine import DuckDbTables
-from waystation.agents.columns import ColumnRedactor
-from waystation.agents.documents import RedactedDocuments, Tables
 from waystation.agents.tools import tables
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.tables import Calculate, QueryTable
-from waystation.domain.errors import TextNotRedacted
-from waystation.domain.privacy import TEXT_LEFT_OUT, Original, Place, Redacted, unredacted
-from waystation.domain.task import SourceDocument
-from waystation.domain.transcript import ToolUse
+from waystation.context.transcript import ToolUse
+from waystation.documents.columns import ColumnRedactor
+from waystation.documents.documents import SourceDocument
+from waystation.documents.redacted import RedactedDocuments, Tables
+from waystation.documents.table_engine.engine import DuckDbTables
+from waystation.kernel.errors import TextNotRedacted
+from waystation.privacy.policy import TEXT_LEFT_OUT, Original, Place, Redacted, unredacted
 from waystation.testing import PlainRedactor
 
 DOCUMENTS = (

@@ -6,16 +6,16 @@ import pytest
 from tests.agents.office import NOON, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from tests.prices import PRICES
 from tests.readers import ANYONE
-from waystation.adapters.store.texts import content_hash
-from waystation.agents.charges import MeteredSearch
+from waystation.agents.call_ledger import MeteredSearch
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.tool import Tool
 from waystation.agents.tools.web import FetchPage, WebSearchTool
-from waystation.domain.amount import Limit
-from waystation.domain.budget import Usage
-from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable, WebRefused, WebUnavailable
-from waystation.domain.transcript import Message, ToolUse
-from waystation.domain.web import Domains, Searched, WebHit, WebPage, web_page
+from waystation.context.transcript import Message, ToolUse
+from waystation.documents.text_repository import content_hash
+from waystation.documents.web_pages import Domains, Searched, WebHit, WebPage, web_page
+from waystation.kernel.amount import Limit
+from waystation.kernel.errors import ModelError, ModelRejected, ModelUnavailable, WebRefused, WebUnavailable
+from waystation.kernel.usage import Usage
 
 PAGE, OTHER = "https://example.org/harbour", "https://example.org/moved"
 LISTED = Domains(allow=("example.org",), deny=("bad.test",))

@@ -3,8 +3,8 @@ from inline_snapshot import snapshot
 
 from tests.agents.office import TASK, Office, use
 from tests.readers import ANYONE
-from waystation.domain.errors import FenceLost
-from waystation.domain.work import Analysis, Finding, Findings, ReportDraft, Section
+from waystation.agents.deliverables import Analysis, Finding, Findings, ReportDraft, Section
+from waystation.kernel.errors import FenceLost
 
 NOTE = {"text": "It silted up.", "document": "harbour.md", "first_line": 2, "last_line": 2}
 FINDING = {"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}

@@ -3,9 +3,9 @@
 from tests.agents.full_context import compressed, conversation, summary
 from tests.agents.office import NAME, NAME_PLACEHOLDER, Office, use
 from tests.unit.histories import says
-from waystation.agents.condenser import unfinished
-from waystation.domain.compaction.outcome import Status
-from waystation.domain.compaction.summary import UNDONE, entries
+from waystation.agents.compactor import unfinished
+from waystation.context.outcome import Status
+from waystation.context.summary import UNDONE, entries
 from waystation.testing import ScriptedModel
 
 NOTE = {"text": "It silted up.", "document": "harbour.md", "first_line": 2, "last_line": 2}

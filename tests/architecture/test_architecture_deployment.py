@@ -13,8 +13,8 @@ from pydantic import AliasChoices, BaseModel, TypeAdapter
 
 from waystation import __version__
 from waystation.cli.main import run
-from waystation.domain.names import QUEUES
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.temporal_names import QUEUES
 
 ROOT = Path(__file__).parents[2]
 SECRETS = {"POSTGRES_PASSWORD", "STORE_PASSWORD", "QDRANT_API_KEY", "WAYSTATION_KEY"}

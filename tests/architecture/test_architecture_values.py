@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator
 import pytest
 from pydantic import ValidationError
 
-from waystation.domain.value import Value
+from waystation.kernel.value import Value
 
 PACKAGES = ("waystation", "workflows", "activities", "workers")
 UNKNOWN = "no_such_field"
 IGNORES = {
-    "waystation.adapters.mcp.config._File": "a file of another program, with settings of its own",
+    "waystation.mcp.config._File": "a file of another program, with settings of its own",
     "waystation.agents.auditor._Line": "a line of a file that other programs write",
     "waystation.agents.auditor.Said": "the same",
     "waystation.agents.auditor.Question": "the same",
-    "waystation.domain.documents.DocumentChange": "its JSON has what is worked out of its fields, too",
-    "waystation.serve.assistants.AcceptedTask": "its schema admits more fields: a finished task has them",
+    "waystation.documents.documents.DocumentChange": "its JSON has what is worked out of its fields, too",
+    "waystation.plugins.web.assistants.AcceptedTask": "its schema admits more fields: a finished task has them",
 }
 """Kinds that are read with unknown fields left out, and why. Copies of them refuse those, too."""
 
@@ -67,7 +67,7 @@ def refuses_in_copies(copy: Callable[..., Value], **given: object) -> bool:
 
 def test_kinds_of_the_whole_tree_are_looked_at(kinds: dict[str, type[Value]]) -> None:
     assert kinds.keys() >= {
-        "waystation.domain.task.TaskRequest",
+        "waystation.tasks.task.TaskRequest",
         "activities.tasks.PlanRequest",
         "workflows.subagent.SubagentStart",
     }

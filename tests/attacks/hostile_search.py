@@ -1,10 +1,10 @@
-"""A search in a child (`waystation.adapters.presidio.text_search`) that some texts take over. Quick to load."""
+"""A search in a child (`waystation.plugins.redaction.text_search`) that some texts take over. Quick to load."""
 
 import os
 import time
 from collections.abc import Sequence
 
-from waystation.adapters.presidio.stretches import Loading, SearchedStretch, request_of
+from waystation.plugins.redaction.stretches import Loading, SearchedStretch, request_of
 
 HOLDS, DIES, LIES, BABBLES = "this text holds the interpreter", "this text kills", "this text lies", "this text babbles"
 FOUND = "alice"

@@ -18,14 +18,14 @@ from types import ModuleType
 from typing import NamedTuple, cast
 
 from tests.attacks.pumps import Pump, pumps
-from waystation.domain.removal import Sought
-from waystation.patterns import LINEAR, PROVEN, Linear
+from waystation.erasure.removal import Sought
+from waystation.kernel.patterns import LINEAR, PROVEN, Linear
 
 Pattern = re.Pattern[str] | re.Pattern[bytes] | Linear
 ROOTS = ("waystation", "workflows", "activities", "workers")
-NO_MODULES = ("waystation.adapters.store.migrations", "workers.__main__")
+NO_MODULES = ("waystation.store.migrations", "workers.__main__")
 """Programs that run when they are imported."""
-OF_OTHERS = ("waystation.adapters.presidio.rules",)
+OF_OTHERS = ("waystation.plugins.redaction.rules",)
 """Whose patterns people write: they run with a time limit of their own where RE2 cannot read them."""
 SIZES = (4_000, 16_000, 64_000, 256_000, 1_000_000)
 FIRST_SIZES = 2

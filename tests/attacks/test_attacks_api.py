@@ -19,16 +19,16 @@ from starlette.types import Receive, Scope, Send
 
 from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE, served
 from tests.ended_tasks import keep_ended_task, row_of
-from waystation.adapters.clock import utc_now
-from waystation.adapters.store import SqlStore
 from waystation.client import Client
-from waystation.domain.amount import Amount
-from waystation.domain.errors import BadInput
-from waystation.domain.task import TaskPhase, TaskRequest
-from waystation.serve.api import v1
-from waystation.serve.app import LetIn, SiteServer, application
-from waystation.settings import Settings
-from waystation.task_view import as_stored
+from waystation.config.settings import Settings
+from waystation.kernel.amount import Amount
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput
+from waystation.plugins.web.api import v1
+from waystation.plugins.web.app import LetIn, SiteServer, application
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.task import TaskPhase, TaskRequest
+from waystation.tasks.view import as_stored
 
 WITHOUT_END = "/v1/events"
 NEVER = "task-fedcba9876543210"

@@ -14,19 +14,19 @@ from mcp.shared.exceptions import MCPError
 
 from tests.attacks.test_attacks_assistants import OWN, keep_task
 from tests.attacks.test_attacks_pages import NO_SERVER, SITE
-from waystation.adapters.clock import utc_now
-from waystation.adapters.temporal.run_file import ProcessMark, RunFile, write_run_file
 from waystation.cli.main import run
 from waystation.client import Client
-from waystation.domain.permissions import PERMITS
-from waystation.serve import app
-from waystation.serve.access import SignIn
-from waystation.serve.app import LetIn, application, sign_in
-from waystation.serve.assistants import Assistant
-from waystation.serve.mcp import AssistantServer
-from waystation.serve.principals import ApiKeys, AssistantRights, Identities
-from waystation.settings import Settings
-from waystation.task_view import PendingApproval
+from waystation.config.settings import Settings
+from waystation.kernel.clock import utc_now
+from waystation.kernel.permissions import PERMITS
+from waystation.plugins.web import app
+from waystation.plugins.web.access import SignIn
+from waystation.plugins.web.app import LetIn, application, sign_in
+from waystation.plugins.web.assistants import Assistant
+from waystation.plugins.web.mcp import AssistantServer
+from waystation.plugins.web.principals import ApiKeys, AssistantRights, Identities
+from waystation.runtime.temporal.run_file import ProcessMark, RunFile, write_run_file
+from waystation.tasks.view import PendingApproval
 from workers.memory import MemoryReader
 
 NAME = "waystation.example.org"
@@ -143,7 +143,7 @@ async def test_a_call_that_takes_long_ends_when_its_key_is_revoked(
         await asyncio.Event().wait()
         return ()
 
-    monkeypatch.setattr("waystation.serve.mcp.ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr("waystation.plugins.web.mcp.ALIVE_SECONDS", 0.05)
     monkeypatch.setattr(Assistant, "requests", requests)
     made, key = keys.make("desk", settings.tenant, "assistant", NOON)
     async with served(settings, keys, sign_in(8520), key) as sending:

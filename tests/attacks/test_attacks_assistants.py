@@ -15,32 +15,25 @@ from mcp.types import TextContent
 
 from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE
 from tests.ended_tasks import row_of
-from waystation.adapters.clock import utc_now
-from waystation.adapters.documents.sources import load_documents
-from waystation.adapters.store import SqlStore
+from waystation.agents.decisions import question_on
 from waystation.client import Client
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Usage
-from waystation.domain.decisions import question_on
-from waystation.domain.errors import BadInput, Unreachable
-from waystation.domain.plan import PLANNING_ID
-from waystation.domain.task import (
-    Approval,
-    BudgetProgress,
-    SourceDocument,
-    StepProgress,
-    TaskPhase,
-    TaskRequest,
-    TaskRow,
-)
-from waystation.domain.transcript import ToolUse
-from waystation.serve.app import BATCH, UNUSABLE_ID, LetIn, application
-from waystation.serve.assistants import Assistant, GivenDocument, Handing
-from waystation.serve.mcp import AssistantServer
-from waystation.serve.mcp_tasks import status_text
-from waystation.serve.principals import ApiKeys, AssistantRights, Identities
-from waystation.settings import Settings
-from waystation.task_view import TaskView, as_stored
+from waystation.config.settings import Settings
+from waystation.context.transcript import ToolUse
+from waystation.documents.documents import SourceDocument
+from waystation.documents.sources import load_documents
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput, Unreachable
+from waystation.kernel.usage import Usage
+from waystation.planning.plan import PLANNING_ID
+from waystation.plugins.web.app import BATCH, UNUSABLE_ID, LetIn, application
+from waystation.plugins.web.assistants import Assistant, GivenDocument, Handing
+from waystation.plugins.web.mcp import AssistantServer
+from waystation.plugins.web.mcp_tasks import status_text
+from waystation.plugins.web.principals import ApiKeys, AssistantRights, Identities
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.task import Approval, BudgetProgress, StepProgress, TaskPhase, TaskRequest, TaskRow
+from waystation.tasks.view import TaskView, as_stored
 from workers.memory import MemoryReader
 
 OWN, OTHER = "mcp-assistant", "private"

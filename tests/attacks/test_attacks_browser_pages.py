@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from temporalio.client import WorkflowHandle
 
-from waystation.adapters.temporal.dev_server import BROWSERS_REFUSE, DevServer, running_dev_server
+from waystation.runtime.temporal.dev_server import BROWSERS_REFUSE, DevServer, running_dev_server
 
 FETCH_BAD_PORTS = frozenset(
     {1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080}

@@ -7,8 +7,8 @@ from tests.agents.office import ASKED, SECRET, SECRET_PLACEHOLDER, TASK, Office
 from tests.agents.test_publisher import PROGRESS
 from tests.attacks.test_attacks_terminal import active
 from tests.readers import ANYONE
-from waystation.domain.task import ReportVersion, TaskPhase
-from waystation.domain.work import ReportDraft
+from waystation.agents.deliverables import ReportDraft
+from waystation.tasks.task import ReportVersion, TaskPhase
 
 EARLIER = f"""# Then
 

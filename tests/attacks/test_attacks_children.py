@@ -19,17 +19,17 @@ import pytest
 
 from tests.attacks.hostile_search import BABBLES, DIES, FOUND, HOLDS, LIES
 from tests.running import until
-from waystation.adapters.documents.reader import READER, ChildReader
-from waystation.adapters.documents.sources import load_documents
-from waystation.adapters.presidio.placeholders import fingerprint
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.adapters.tables.engine import DuckDbTables
-from waystation.adapters.temporal.dev_server import running_dev_server
 from waystation.agents.redaction import Endurance, TextRedactor
-from waystation.children import Child, ChildGone, ChildHung, environment, python
-from waystation.confinement import Held
-from waystation.domain.errors import RedactionFailed, TextGivenUp, TextHeldBack, TextNotRedacted, TextTookTooLong
-from waystation.domain.privacy import AfterFailures, Place, Redacted, redaction_notes
+from waystation.documents.readers.reader import READER, ChildReader
+from waystation.documents.sources import load_documents
+from waystation.documents.table_engine.engine import DuckDbTables
+from waystation.kernel.errors import RedactionFailed, TextGivenUp, TextHeldBack, TextNotRedacted, TextTookTooLong
+from waystation.plugins.redaction.placeholders import fingerprint
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.privacy.policy import AfterFailures, Place, Redacted, redaction_notes
+from waystation.runtime.temporal.dev_server import running_dev_server
+from waystation.security.children import Child, ChildGone, ChildHung, environment, python
+from waystation.security.confinement import Held
 from waystation.testing import DictSlowTexts
 
 KEY = b"k" * 32
@@ -49,8 +49,8 @@ FINE = f"Write to {FOUND}."
 def hostile(monkeypatch: pytest.MonkeyPatch) -> None:
     """Children find the modules beside this one, and search with that which texts take over."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(HERE)]))
-    monkeypatch.setattr("waystation.adapters.presidio.children._PROGRAM", "hostile_search")
-    monkeypatch.setattr("waystation.adapters.presidio.children.STUCK_SECONDS", 0.3)
+    monkeypatch.setattr("waystation.plugins.redaction.children._PROGRAM", "hostile_search")
+    monkeypatch.setattr("waystation.plugins.redaction.children.STUCK_SECONDS", 0.3)
 
 
 async def redacted(redactor: PresidioRedactor, text: str) -> Redacted:
@@ -233,7 +233,7 @@ PARENT = f"""
 import os, sys, threading, time
 sys.path.insert(0, {str(ROOT)!r})
 os.environ["PYTHONPATH"] = {str(HERE)!r}
-from waystation.children import Child
+from waystation.security.children import Child
 children = [Child("hostile_child") for _ in range(2)]
 for child in children:
     child.held()
@@ -303,7 +303,7 @@ def test_nor_by_a_child(poisoned: Path, monkeypatch: pytest.MonkeyPatch) -> None
             str(poisoned / "harbour.md")
         ]
         asyncio.run(DuckDbTables().query("SELECT 1", (), 1))
-        with subprocess.Popen(python("waystation.adapters.qdrant.optimiser", "1", "/"), env=environment()) as optimiser:
+        with subprocess.Popen(python("waystation.memory.qdrant.optimiser", "1", "/"), env=environment()) as optimiser:
             optimiser.wait(60)
     assert not poisoned.with_name("executed").exists()
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from waystation.domain.citations import CitedDocument, citation_faults, citations_in, corrected
-from waystation.domain.documents import Document, DocumentFinder
-from waystation.domain.report import sources_section
+from waystation.documents.citations import CitedDocument, citation_faults, citations_in, corrected
+from waystation.documents.documents import Document, DocumentFinder
+from waystation.reports.report import sources_section
 
 TIMES = 16
 LINES, CITED = 1_000, 12

@@ -13,14 +13,15 @@ from tests.ended_tasks import keep_ended_task
 from waystation import AsyncWaystation, __version__
 from waystation.client import Client, client_for
 from waystation.client.remote import CALLED, CALLS, VERSION_HEADER, RemoteClient
-from waystation.domain.amount import Limit
-from waystation.domain.approvals import Verified
-from waystation.domain.errors import BadInput, UnknownTask, Unreachable, WaystationError
-from waystation.domain.permissions import PERMITS, Permit
-from waystation.domain.task import ForkedFrom, SourceDocument, TaskRequest, tenant_hash
-from waystation.serve.principals import ApiKeys
-from waystation.settings import Settings
-from waystation.task_view import TaskFilter
+from waystation.config.settings import Settings
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.amount import Limit
+from waystation.kernel.errors import BadInput, UnknownTask, Unreachable, WaystationError
+from waystation.kernel.permissions import PERMITS, Permit
+from waystation.plugins.web.principals import ApiKeys
+from waystation.tasks.approvals import Verified
+from waystation.tasks.task import ForkedFrom, TaskRequest, tenant_hash
+from waystation.tasks.view import TaskFilter
 
 __all__ = ["keys", "settings"]
 NOTE = SourceDocument(name="note.md", text="The bar is two fathoms deep.")

@@ -15,13 +15,13 @@ from tests.attacks.test_attacks_keys import NAME, applied, keys
 from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, served
 from tests.unit.notice_values import ASKED
 from waystation.cli.options import moment, moment_or_ago, unattended
-from waystation.domain import notices
-from waystation.domain.errors import BadInput
-from waystation.serve import access, patience
-from waystation.serve.access import TRIES_AT_ONCE
-from waystation.serve.app import SiteServer
-from waystation.serve.principals import ApiKeys
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.errors import BadInput
+from waystation.plugins.web import access, patience
+from waystation.plugins.web.access import TRIES_AT_ONCE
+from waystation.plugins.web.app import SiteServer
+from waystation.plugins.web.principals import ApiKeys
+from waystation.tasks import notices
 
 __all__ = ["keys"]
 NOON = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)

@@ -9,21 +9,21 @@ import pytest
 
 from tests.attacks.pumped import patterns
 from tests.attacks.pumps import takes_endless_numbers
-from waystation.adapters.conversation.request_body import place
-from waystation.adapters.offline import plan, quotes, research, summary, view
-from waystation.adapters.offline.view import Contract, Exchange, View
-from waystation.adapters.presidio.credentials import private_keys
+from waystation.agents.deliverables import Finding, Findings, ReportDraft
+from waystation.agents.tool_visibility import ParameterLimit
 from waystation.cli.options import parse_amount
-from waystation.domain.citations import CitedDocument, citation_faults, citations_in
-from waystation.domain.compaction.restoration import differs
-from waystation.domain.errors import BadInput
-from waystation.domain.projection import ParameterLimit
-from waystation.domain.report import Drafted, faults_in
-from waystation.domain.work import Finding, Findings, ReportDraft
+from waystation.context.restoration import differs
+from waystation.documents.citations import CitedDocument, citation_faults, citations_in
+from waystation.kernel.errors import BadInput
+from waystation.plugins.offline import plan, quotes, research, summary, view
+from waystation.plugins.offline.view import Contract, Exchange, View
+from waystation.plugins.redaction.credentials import private_keys
+from waystation.plugins.request_files.request_body import place
+from waystation.reports.report import Drafted, faults_in
 
 MANY = "1" * 5_000
 CITED = f"It is so [a.md:{MANY}-{MANY}]."
-READ_OTHERWISE = {"waystation.domain.citations.CITATION", "waystation.adapters.tables.database._KINDS"}
+READ_OTHERWISE = {"waystation.documents.citations.CITATION", "waystation.documents.table_engine.database._KINDS"}
 """Their numbers are found however long they are: a citation of what is no line is told of, and DuckDB reads cells."""
 
 

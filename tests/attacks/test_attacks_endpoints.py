@@ -9,15 +9,15 @@ import httpx2
 import pytest
 from pydantic import JsonValue
 
-from waystation.adapters.anthropic.model import AnthropicModel, anthropic_model
-from waystation.adapters.anthropic.platforms import MORE_HEADERS, platform_client
-from waystation.adapters.openai.model import openai_model
 from waystation.agents.redaction import TextRedactor, redacted_reply
-from waystation.connections import MOST_DELAY, MOST_REPLY_BYTES, MOST_REPORTED
-from waystation.domain.endpoints import NamedEndpoint
-from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable
-from waystation.domain.transcript import Text, ToolUse, user_text
-from waystation.ports import ChatModel, ModelRequest
+from waystation.context.transcript import Text, ToolUse, user_text
+from waystation.kernel.errors import ModelError, ModelRejected, ModelUnavailable
+from waystation.models.anthropic.model import AnthropicModel, anthropic_model
+from waystation.models.anthropic.platforms import MORE_HEADERS, platform_client
+from waystation.models.connections import MOST_DELAY, MOST_REPLY_BYTES, MOST_REPORTED
+from waystation.models.endpoints import NamedEndpoint
+from waystation.models.openai.model import openai_model
+from waystation.models.ports import ChatModel, ModelRequest
 from waystation.testing import PlainRedactor
 
 ASKED = ModelRequest(model="m", system="s", messages=(user_text("m1", "hello"),), tools=(), max_output=256)

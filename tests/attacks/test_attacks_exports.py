@@ -14,14 +14,14 @@ import pytest
 from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE, keep_running_task
 from tests.ended_tasks import keep_ended_task
 from waystation.client import Client
-from waystation.domain.amount import Limit
-from waystation.domain.plan import standard_plan
-from waystation.domain.progress import not_begun
-from waystation.domain.task import TaskPhase
-from waystation.serve.app import LetIn, application
-from waystation.serve.listeners import Feed
-from waystation.settings import Settings
-from waystation.task_view import Draft, TaskView
+from waystation.config.settings import Settings
+from waystation.kernel.amount import Limit
+from waystation.planning.plan import standard_plan
+from waystation.plugins.web.app import LetIn, application
+from waystation.plugins.web.listeners import Feed
+from waystation.tasks.progress import not_begun
+from waystation.tasks.task import TaskPhase
+from waystation.tasks.view import Draft, TaskView
 
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 
@@ -120,7 +120,7 @@ async def test_a_task_without_work_says_that_it_has_no_draft_and_drafts_are_made
 async def test_who_asks_for_a_heartbeat_hears_an_event_when_nothing_happens_and_others_a_comment(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waystation.serve.listeners.ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr("waystation.plugins.web.listeners.ALIVE_SECONDS", 0.05)
     await keep_ended_task(settings)
     async with await Client.connect(settings) as client:
         feed, newest = Feed(client), await client.newest_event()

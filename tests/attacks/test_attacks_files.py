@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from waystation.adapters.documents.question_sets import load_set, posed
 from waystation.cli.plans import MOST_WRITTEN, read_plan
-from waystation.domain.errors import BadInput
-from waystation.domain.task import SourceDocument
-from waystation.settings_text import write_table
+from waystation.config.values import write_table
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.errors import BadInput
+from waystation.plugins.evaluation.question_sets import load_set, posed
 
 SET = "name: x\nquestions:\n  - id: keys\n    question: What is in it?\n    facts: [A key]\n    documents: [{}]\n"
 BOMB = "\n".join(["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 40)), "steps: *a39"])

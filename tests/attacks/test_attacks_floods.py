@@ -19,9 +19,9 @@ from pydantic import JsonValue
 
 from tests.adapters.mcp_workshop import Bench, opened, workshop
 from tests.attacks.flooding_server import JUNK, LARGE, answer, unasked
-from waystation.adapters.mcp import servers as servers_module
-from waystation.adapters.mcp import session as session_module
-from waystation.domain.errors import ToolServerFailed
+from waystation.kernel.errors import ToolServerFailed
+from waystation.mcp import servers as servers_module
+from waystation.mcp import session as session_module
 
 SCRIPT = Path(__file__).with_name("flooding_server.py")
 MOST_GROWTH = 150_000_000

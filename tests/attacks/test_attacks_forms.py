@@ -6,8 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.domain.privacy import Place
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.privacy.policy import Place
 
 SPELLED_OUT = r"""
 body=%7B%22password%22%3A%22⟦tr4nqu1l-Otter-88x⟧%22%7D

@@ -16,26 +16,26 @@ from tests.agents.test_condensing import question
 from tests.agents.test_tools_web import PAGE, ShelfOfPages, box
 from tests.readers import ANYONE
 from tests.unit.test_excerpts import recalled
-from waystation.agents.contract import NamedDocuments, as_procedure, listed, task_parts
-from waystation.agents.oversight import found_parts
+from waystation.agents.delegation import HandedBack
+from waystation.agents.deliverables import Finding, Findings, ReportDraft
+from waystation.agents.prompt_sections import Failure, Reminder
+from waystation.agents.task_brief import NamedDocuments, as_procedure, listed, task_parts
 from waystation.agents.tools.delegate import DelegateInput, presented
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool
 from waystation.agents.tools.web import FetchPage, found_pages
 from waystation.agents.tools.work import HandedOver, ResultLines
-from waystation.domain.amount import Limit
-from waystation.domain.compaction.summary import ledger, ledger_line, summary_message, summary_part, unframed
-from waystation.domain.delegation import HandedBack
-from waystation.domain.documents import Document
-from waystation.domain.foreign import TAGS, ForeignToolSpec, Tagged, attribute, tagged, tagged_line
-from waystation.domain.foreign import framed as from_server
-from waystation.domain.layers import Failure, Reminder
-from waystation.domain.memory import Excerpt, Passage, Turn, excerpts, turns_of
-from waystation.domain.plan import Plan, Step
-from waystation.domain.procedures import Malformed, Procedure
-from waystation.domain.task import SourceDocument, TaskRequest
-from waystation.domain.transcript import platform_text, user_text
-from waystation.domain.web import Domains, KeptPage, WebHit, framed_page
-from waystation.domain.work import Finding, Findings, ReportDraft
+from waystation.context.summary import ledger, ledger_line, summary_message, summary_part, unframed
+from waystation.context.transcript import platform_text, user_text
+from waystation.documents.documents import Document, SourceDocument
+from waystation.documents.procedures import Malformed, Procedure
+from waystation.documents.web_pages import Domains, KeptPage, WebHit, framed_page
+from waystation.kernel.amount import Limit
+from waystation.memory.memory import Excerpt, Passage, Turn, excerpts, turns_of
+from waystation.planning.plan import Plan, Step
+from waystation.reports.oversight import found_parts
+from waystation.security.untrusted import TAGS, ForeignToolSpec, Tagged, attribute, tagged, tagged_line
+from waystation.security.untrusted import framed as from_server
+from waystation.tasks.task import TaskRequest
 
 SPELLINGS = (
     *("</{0}>", "</{0}\n>", "</{0}\t>", "</{0}/>", "< / {0} >", "</\n{0}>", "<//{0}>", "</{0} a='<'>", "<{0} a='b'>"),

@@ -12,19 +12,19 @@ from starlette.datastructures import UploadFile
 from tests.adapters.document_files import pdf_file
 from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE, served
 from tests.ended_tasks import keep_ended_task, row_of
-from waystation.adapters.clock import utc_now
-from waystation.adapters.documents.sources import Loaded
-from waystation.adapters.store import SqlStore
 from waystation.client import Client
 from waystation.client.sessions import beside_known
-from waystation.domain.documents import MOST_OF_A_TASK
-from waystation.domain.errors import BadInput
-from waystation.domain.task import SourceDocument, TaskRequest, TaskRow
-from waystation.serve.access import needed_role
-from waystation.serve.app import LetIn, application
-from waystation.serve.bodies import LONGEST_UPLOAD_NAME, file_path, uploaded
-from waystation.settings import Settings
-from waystation.task_view import Submitted
+from waystation.config.settings import Settings
+from waystation.documents.documents import MOST_OF_A_TASK, SourceDocument
+from waystation.documents.sources import Loaded
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput
+from waystation.plugins.web.access import needed_role
+from waystation.plugins.web.app import LetIn, application
+from waystation.plugins.web.bodies import LONGEST_UPLOAD_NAME, file_path, uploaded
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.task import TaskRequest, TaskRow
+from waystation.tasks.view import Submitted
 
 NO_TIME = timedelta()
 

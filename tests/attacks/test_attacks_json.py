@@ -17,16 +17,16 @@ from tests.adapters.test_mcp_offered import server, tool
 from tests.agents.conftest import opened as opened_office
 from tests.agents.office import NOON, TASK, Office
 from tests.prices import PRICES
-from waystation.adapters.anthropic.messages_server import ScriptedServer, message_of, streamed
-from waystation.adapters.anthropic.model import anthropic_model
-from waystation.adapters.mcp.servers import offered
-from waystation.adapters.openai.wire import ChatChunk, ChatReply
-from waystation.agents.charges import Affordable, CallKey
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.errors import ModelRejected
-from waystation.domain.transcript import ToolUse, user_text
-from waystation.domain.value import MAX_JSON_DEPTH, json_fault, sendable_json
-from waystation.ports import ModelRequest, StopReason, ToolSpec
+from waystation.agents.call_ledger import Affordable, CallKey
+from waystation.context.transcript import ToolUse, user_text
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.errors import ModelRejected
+from waystation.kernel.value import MAX_JSON_DEPTH, json_fault, sendable_json
+from waystation.mcp.servers import offered
+from waystation.models.anthropic.messages_server import ScriptedServer, message_of, streamed
+from waystation.models.anthropic.model import anthropic_model
+from waystation.models.openai.wire import ChatChunk, ChatReply
+from waystation.models.ports import ModelRequest, StopReason, ToolSpec
 from waystation.testing import ScriptedModel, scripted_reply
 
 

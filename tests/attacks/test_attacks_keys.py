@@ -21,17 +21,17 @@ from tests.attacks.test_attacks_pages import NO_SERVER, SITE
 from tests.ended_tasks import keep_ended_task
 from waystation.cli.main import run
 from waystation.client import Client
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import ApproveInput, Circumstances, Verified, approve, said_by
-from waystation.domain.compaction.outcome import ContextEdit
-from waystation.domain.details import answer_text
-from waystation.domain.permissions import Permit
-from waystation.domain.task import Approval
-from waystation.serve import principals
-from waystation.serve.access import REQUESTS_A_SECOND, REQUESTS_AT_ONCE, RequestRates, SignIn, needed_role
-from waystation.serve.app import LetIn, application
-from waystation.serve.principals import ApiKey, ApiKeys, Identities, OpenId, OpenIdTokens, Principal
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.context.outcome import ContextEdit
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.permissions import Permit
+from waystation.plugins.web import principals
+from waystation.plugins.web.access import REQUESTS_A_SECOND, REQUESTS_AT_ONCE, RequestRates, SignIn, needed_role
+from waystation.plugins.web.app import LetIn, application
+from waystation.plugins.web.principals import ApiKey, ApiKeys, Identities, OpenId, OpenIdTokens, Principal
+from waystation.tasks.approvals import ApproveInput, Circumstances, Verified, approve, said_by
+from waystation.tasks.details import answer_text
+from waystation.tasks.task import Approval
 
 NAME = "waystation.example.org"
 NOON = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)
@@ -222,7 +222,7 @@ async def test_who_listens_hears_nothing_any_more_when_the_key_is_revoked(settin
 async def test_who_listens_by_a_key_hears_nothing_any_more_once_it_is_revoked(
     settings: Settings, keys: ApiKeys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waystation.serve.listeners.ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr("waystation.plugins.web.listeners.ALIVE_SECONDS", 0.05)
     await keep_ended_task(settings)
     (made, key), (_, other) = (keys.make(name, settings.tenant, "read", NOON) for name in ("Ada", "Grace"))
     async with served(settings, keys) as asking:

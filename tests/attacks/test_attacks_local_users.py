@@ -20,20 +20,21 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from tests.crew import Crew, tight
 from tests.readers import ANYONE
 from tests.running import KEY, Counter, Watched, at_work, dev_server, request, until
-from waystation.adapters.presidio.keys import load_or_create_key
-from waystation.adapters.temporal.codec import OPENED, SealKeeping
-from waystation.adapters.temporal.dev_server import lock_folder
+from waystation.budgets.budget import Account
 from waystation.cli.doctor import reach
 from waystation.client import Client as WaystationClient
-from waystation.domain import approvals, names, signals
-from waystation.domain.amount import Limit
-from waystation.domain.budget import Account
-from waystation.domain.errors import BadInput
-from waystation.domain.signals import UNSEALED, is_sealed
-from waystation.domain.task import Refusal, TaskPhase
-from waystation.files import opened_private, own_folder, write_private
-from waystation.settings import Settings
-from waystation.stores import data_converter
+from waystation.config.settings import Settings
+from waystation.kernel import temporal_names as names
+from waystation.kernel.amount import Limit
+from waystation.kernel.errors import BadInput
+from waystation.kernel.files import opened_private, own_folder, write_private
+from waystation.plugins.redaction.keys import load_or_create_key
+from waystation.runtime.stores import data_converter
+from waystation.runtime.temporal.codec import OPENED, SealKeeping
+from waystation.runtime.temporal.dev_server import lock_folder
+from waystation.tasks import approvals, signals
+from waystation.tasks.signals import UNSEALED, is_sealed
+from waystation.tasks.task import Refusal, TaskPhase
 from waystation.testing import PlainRedactor
 from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.foreign import TAGS, one_line, without_tags
+from waystation.security.untrusted import TAGS, one_line, without_tags
 
 CONFUSABLES: dict[str, list[str]] = json.loads(
     (resources.files("homoglyphs_fork") / "confusables.json").read_text(encoding="utf-8")

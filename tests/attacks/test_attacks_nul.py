@@ -7,9 +7,9 @@ from sqlalchemy import literal, select
 
 from tests.attacks.test_attacks_pages import BEARER, NO_SERVER, served
 from tests.readers import ANYONE, TASK_1
-from waystation.adapters.store.sql_store import SqlStore
-from waystation.domain.ownership import OfSession
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.scopes import OfSession
+from waystation.runtime.sql_store import SqlStore
 
 ODD = ["a\x00b", "\x00", "a\ud83db", "\udfff"]
 

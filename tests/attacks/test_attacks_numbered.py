@@ -17,16 +17,16 @@ import pytest
 from tests.agents.office import NOON, MovingClock, Office, use
 from tests.attacks.structures import PASSWORD, STRUCTURES, Structure
 from tests.readers import ANYONE
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.adapters.store import SqlStore
-from waystation.agents.documents import RedactedDocuments
 from waystation.agents.roles import Desk
 from waystation.agents.tools.documents import LINE_CHARACTERS
 from waystation.agents.tools.tool import ForeignTool, Tool
 from waystation.agents.tools.web import FetchPage
-from waystation.domain.foreign import RESULT_CHARACTERS, ForeignResult, ForeignToolSpec
-from waystation.domain.task import SourceDocument
-from waystation.domain.web import Domains, WebPage, web_page
+from waystation.documents.documents import SourceDocument
+from waystation.documents.redacted import RedactedDocuments
+from waystation.documents.web_pages import Domains, WebPage, web_page
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.runtime.sql_store import SqlStore
+from waystation.security.untrusted import RESULT_CHARACTERS, ForeignResult, ForeignToolSpec
 from waystation.testing import FixedToolServers
 
 ABOVE, BELOW = "# Harbour notes\n\nThe bar moved.\n\n", "\nThe end of it.\n"

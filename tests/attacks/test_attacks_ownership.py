@@ -16,22 +16,24 @@ from tests.adapters.conftest import store_clock
 from tests.adapters.test_store_at_rest import READING, SEALING
 from tests.adapters.test_store_remembering import SHOWN, passage_of, remembered, task
 from tests.store_contract.values import NOON, charge, passage, reply, request, row, summary
-from waystation.adapters.store import SqlStore
-from waystation.adapters.store.engine import Database
-from waystation.adapters.store.resealing import reseal
-from waystation.adapters.store.texts import content_hash
-from waystation.domain.budget import RunTotals
-from waystation.domain.errors import StoreError, TextMissing, UnknownTask, WrongKey
-from waystation.domain.leg import RunRef, Standing, TurnLimit
-from waystation.domain.ownership import Installation, OfSession, OfTask, OfTenant, Reader
-from waystation.domain.passages import results_run
-from waystation.domain.plan import Plan, Step
-from waystation.domain.privacy import ShownKey, ShownText, Treatment
-from waystation.domain.progress import Days
-from waystation.domain.removal import ForgetOrder, Sought
-from waystation.domain.task import Refusal, SourceDocument, TaskRow, Telling
-from waystation.domain.traces import TracePlace
-from waystation.domain.work import Findings, Note
+from waystation.agents.deliverables import Findings, Note
+from waystation.agents.leg import Standing, TurnLimit
+from waystation.budgets.budget import RunTotals
+from waystation.documents.documents import SourceDocument
+from waystation.documents.text_repository import content_hash
+from waystation.erasure.removal import ForgetOrder, Sought
+from waystation.kernel.errors import StoreError, TextMissing, UnknownTask, WrongKey
+from waystation.kernel.refs import RunRef
+from waystation.kernel.scopes import Installation, OfSession, OfTask, OfTenant, Reader
+from waystation.memory.passages import results_run
+from waystation.planning.plan import Plan, Step
+from waystation.privacy.policy import ShownKey, ShownText, Treatment
+from waystation.runtime.resealing import reseal
+from waystation.runtime.sql_store import SqlStore
+from waystation.store.engine import Database
+from waystation.tasks.progress import Days
+from waystation.tasks.task import Refusal, TaskRow, Telling
+from waystation.tasks.traces import TracePlace
 
 WHOSE = (("harbour", "spring"), ("harbour", "autumn"), ("lighthouse", "spring"))
 """Tenants and sessions of the tasks that are there."""

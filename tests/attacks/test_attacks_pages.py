@@ -15,27 +15,28 @@ from starlette.exceptions import HTTPException
 
 from tests.ended_tasks import keep_ended_task, row_of
 from tests.store_contract.values import charge, intent, reply
-from waystation.adapters.clock import utc_now
-from waystation.adapters.store import SqlStore
+from waystation.agents.decisions import ActionQuestion
 from waystation.client import Client
 from waystation.client.sessions import NOT_FOLLOWED
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.decisions import ActionQuestion
-from waystation.domain.leg import RunRef
-from waystation.domain.plan import Plan, PlanVersion, Step, standard_plan
-from waystation.domain.signals import Answer
-from waystation.domain.task import Approval, BudgetProgress, SourceDocument, TaskPhase, TaskRequest, Telling
-from waystation.markdown import as_html
-from waystation.serve.access import COOKIE, MOST_BODY_BYTES, SignIn
-from waystation.serve.api import v1
-from waystation.serve.app import LetIn, Site, SiteServer, application
-from waystation.serve.bodies import unless_refused
-from waystation.serve.charts import bar
-from waystation.serve.pages import error_page, pages
-from waystation.serve.pictures import picture
-from waystation.serve.task_page import FOLDER
-from waystation.settings import Settings
-from waystation.task_view import as_stored
+from waystation.config.settings import Settings
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.clock import utc_now
+from waystation.kernel.refs import RunRef
+from waystation.planning.plan import Plan, PlanVersion, Step, standard_plan
+from waystation.plugins.web.access import COOKIE, MOST_BODY_BYTES, SignIn
+from waystation.plugins.web.api import v1
+from waystation.plugins.web.app import LetIn, Site, SiteServer, application
+from waystation.plugins.web.bodies import unless_refused
+from waystation.plugins.web.charts import bar
+from waystation.plugins.web.pages import error_page, pages
+from waystation.plugins.web.pictures import picture
+from waystation.plugins.web.task_page import FOLDER
+from waystation.reports.markdown import as_html
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.signals import Answer
+from waystation.tasks.task import Approval, BudgetProgress, TaskPhase, TaskRequest, Telling
+from waystation.tasks.view import as_stored
 from workers.memory import MemoryReader
 
 ACCESS = SignIn(token="t" * 43, port=8520)

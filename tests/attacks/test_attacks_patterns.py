@@ -10,9 +10,9 @@ import pytest
 from presidio_analyzer import PatternRecognizer
 
 from tests.attacks.pumps import looks_far
-from waystation.adapters.presidio.engines import format_recognisers
-from waystation.adapters.presidio.national import FORMS
-from waystation.adapters.presidio.rules import Rules
+from waystation.plugins.redaction.engines import format_recognisers
+from waystation.plugins.redaction.national import FORMS
+from waystation.plugins.redaction.rules import Rules
 
 ROOT = Path(__file__).parents[2]
 USUAL_PUMPS = 8

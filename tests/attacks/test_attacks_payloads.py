@@ -4,9 +4,9 @@ import pytest
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import ActivitySerializationContext, SerializationContext, WorkflowSerializationContext
 
-from waystation.adapters.keys import Sealer
-from waystation.adapters.temporal.codec import ENCODING, WORKFLOW, PayloadEncryption
-from waystation.domain.errors import WrongKey
+from waystation.kernel.errors import WrongKey
+from waystation.privacy.keys import Sealer
+from waystation.runtime.temporal.codec import ENCODING, WORKFLOW, PayloadEncryption
 
 KEY = Sealer(bytes(range(32)), "payloads")
 CODEC = PayloadEncryption({KEY.key_id: KEY}, KEY.key_id)

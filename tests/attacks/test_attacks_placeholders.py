@@ -10,17 +10,18 @@ from pydantic import JsonValue
 
 from tests.agents.office import NOON, TENANT, MovingClock, Office, use
 from tests.readers import ANYONE
-from waystation.adapters.keys import Sealer
-from waystation.adapters.presidio.placeholders import fingerprint
-from waystation.adapters.store import SqlStore
-from waystation.adapters.store.vault import SqlVault
+from waystation.agents.decisions import Resolution
 from waystation.agents.redaction import GRANTED, Originals, TextRedactor, restored
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.tool import CallSite, Tool
-from waystation.domain.privacy import Place
-from waystation.domain.removal import ForgetOrder
-from waystation.domain.task import Resolution, SourceDocument
-from waystation.ports import ToolSpec
+from waystation.documents.documents import SourceDocument
+from waystation.erasure.removal import ForgetOrder
+from waystation.models.ports import ToolSpec
+from waystation.plugins.redaction.placeholders import fingerprint
+from waystation.privacy.keys import Sealer
+from waystation.privacy.policy import Place
+from waystation.privacy.vault_repository import SqlVault
+from waystation.runtime.sql_store import SqlStore
 from waystation.testing import PlainRedactor
 
 KEY = bytes(range(32))

@@ -5,11 +5,11 @@ import time
 import pytest
 
 from benchmarks.privacy.worst import pumped, stretches, timed
-from waystation.adapters.presidio.finds import Found, without_overlaps
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.adapters.presidio.search import SearchedText
-from waystation.adapters.presidio.secrets import hits_of_the_whole
-from waystation.domain.privacy import Place
+from waystation.plugins.redaction.finds import Found, without_overlaps
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.plugins.redaction.search import SearchedText
+from waystation.plugins.redaction.secrets import hits_of_the_whole
+from waystation.privacy.policy import Place
 
 KEY = b"k" * 32
 SMALL, TIMES = 10_000, 4

@@ -12,14 +12,15 @@ import pytest
 from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SCRIPT, SITE
 from tests.ended_tasks import keep_ended_task
 from waystation.client import Client
-from waystation.domain.amount import Amount
-from waystation.domain.approvals import By
-from waystation.domain.errors import Unreachable
-from waystation.domain.signals import Answer
-from waystation.domain.task import Approval, SourceDocument, TaskPhase, TaskRequest, TaskRow
-from waystation.serve.app import LetIn, application
-from waystation.settings import Settings
-from waystation.task_view import PendingApproval, Submitted, TaskView
+from waystation.config.settings import Settings
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.amount import Amount
+from waystation.kernel.errors import Unreachable
+from waystation.plugins.web.app import LetIn, application
+from waystation.tasks.approvals import By
+from waystation.tasks.signals import Answer
+from waystation.tasks.task import Approval, TaskPhase, TaskRequest, TaskRow
+from waystation.tasks.view import PendingApproval, Submitted, TaskView
 
 NOTHING = timedelta()
 NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)

@@ -21,15 +21,15 @@ from tests.adapters.test_store_at_rest import (
 )
 from tests.readers import ANYONE, TASK_1
 from tests.store_contract.values import TERMS
-from waystation.adapters.keys import Sealer
-from waystation.adapters.store import SqlStore, store_status
-from waystation.adapters.store.engine import Database
-from waystation.adapters.store.resealing import reseal
-from waystation.adapters.store.schema import metadata
-from waystation.adapters.store.seals import SealedText
-from waystation.adapters.store.texts import shown_row
-from waystation.domain.errors import StoreError, WrongKey
-from waystation.domain.privacy import Original, ShownKey, ShownText, Treatment
+from waystation.documents.text_repository import shown_row
+from waystation.kernel.errors import StoreError, WrongKey
+from waystation.privacy.keys import Sealer
+from waystation.privacy.policy import Original, ShownKey, ShownText, Treatment
+from waystation.runtime.resealing import reseal
+from waystation.runtime.sql_store import SqlStore, store_status
+from waystation.store.engine import Database
+from waystation.store.schema import metadata
+from waystation.store.seals import SealedText
 
 ROOT = Path(__file__).parents[2]
 SEALED = [
@@ -203,10 +203,10 @@ async def test_resealing_with_another_key_changes_nothing(store_url: str) -> Non
 KILLED = """
 import asyncio, os, signal, sys
 from tests.adapters.conftest import store_clock
-from waystation.adapters.keys import Sealer
-from waystation.adapters.store import AtRest
-from waystation.adapters.store.engine import Database
-from waystation.adapters.store.resealing import reseal
+from waystation.privacy.keys import Sealer
+from waystation.store.seals import AtRest
+from waystation.store.engine import Database
+from waystation.runtime.resealing import reseal
 
 class Dying(Sealer):
     seals = 0

@@ -20,12 +20,12 @@ from tests.agents.conftest import opened as opened_office
 from tests.agents.office import Office, use
 from tests.readers import ANYONE
 from tests.running import until
-from waystation.adapters.mcp.config import Program, Server
-from waystation.adapters.mcp.servers import offered
+from waystation.agents.decisions import digest_of
 from waystation.agents.tools.box import Toolbox
-from waystation.domain.decisions import digest_of
-from waystation.domain.errors import ToolServerFailed
-from waystation.domain.foreign import ForeignToolSpec, plain, plain_json
+from waystation.kernel.errors import ToolServerFailed
+from waystation.mcp.config import Program, Server
+from waystation.mcp.servers import offered
+from waystation.security.untrusted import ForeignToolSpec, plain, plain_json
 from waystation.testing import FixedToolServers
 
 HERE = Path(__file__).parents[2]

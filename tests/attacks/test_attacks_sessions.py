@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from waystation.domain.task import ForkedFrom, TaskRequest, own_session, session_hash, task_id_of
+from waystation.tasks.task import ForkedFrom, TaskRequest, own_session, session_hash, task_id_of
 
 
 def asked(request_id: str, **more: object) -> TaskRequest:

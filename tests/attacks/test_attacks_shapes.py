@@ -6,7 +6,7 @@ import pytest
 from pydantic import JsonValue
 
 from tests.attacks.test_attacks_pages import BEARER, NO_SERVER, served
-from waystation.settings import Settings
+from waystation.config.settings import Settings
 
 LIBRARY = ("Input should", "valid dictionary", "instance of", "valid tuple", "valid string", "model_attributes")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.attacks.test_attacks_pages import ACCESS, COOKIES, HERE, NO_SERVER, served
-from waystation.serve.access import COOKIE, MOST_BODY_BYTES, MOST_SIGN_IN_BYTES, TRIES_AT_ONCE
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.plugins.web.access import COOKIE, MOST_BODY_BYTES, MOST_SIGN_IN_BYTES, TRIES_AT_ONCE
 
 
 @pytest.fixture

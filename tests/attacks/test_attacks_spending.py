@@ -9,12 +9,12 @@ import pytest
 from tests.attacks.test_attacks_pages import BEARER, NO_SERVER, SCRIPT, keep_running_task, served
 from tests.ended_tasks import row_of
 from tests.store_contract.values import charge, summary
-from waystation.adapters.clock import utc_now
-from waystation.adapters.store import SqlStore
-from waystation.domain.leg import RunRef
-from waystation.domain.task import TaskRequest
-from waystation.domain.transcript import user_text
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.context.transcript import user_text
+from waystation.kernel.clock import utc_now
+from waystation.kernel.refs import RunRef
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.task import TaskRequest
 
 ROUTES = ("/v1/spending", "/v1/sessions", "/spending?by=task", "/sessions")
 SINCE: Mapping[str, str] = {"since": "2026-11-01", "until": "2026-11-30"}
@@ -75,7 +75,7 @@ async def test_a_form_that_was_left_empty_asks_for_the_usual_days_and_sessions_c
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
-    monkeypatch.setattr("waystation.serve.pages.MOST_ON_A_PAGE", 1)
+    monkeypatch.setattr("waystation.plugins.web.pages.MOST_ON_A_PAGE", 1)
     async with served(settings) as asking:
         empty = await asking.get("/spending?since=&until=&session=&by=agent", headers=BEARER)
         wrong = await asking.get("/spending?since=2026-11-02&until=2026-11-01", headers=BEARER)

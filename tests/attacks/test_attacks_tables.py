@@ -16,21 +16,21 @@ from tests.agents.conftest import opened, opened_copy
 from tests.agents.office import NOON, Office, use
 from tests.attacks.structures import OTHER, STRUCTURES, THIRD, Structure
 from tests.attacks.structures import PASSWORD as PLANTED
-from waystation.adapters.keys import Sealer
-from waystation.adapters.presidio.placeholders import fingerprint
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.adapters.presidio.rules import Rules
-from waystation.adapters.tables import engine_child
-from waystation.adapters.tables.engine import Answered, DuckDbTables, EngineRequest
-from waystation.adapters.tables.grid import read_grid
-from waystation.agents.columns import ColumnRedactor
-from waystation.agents.documents import RedactedDocuments, Tables
 from waystation.agents.redaction import Originals, TextRedactor
-from waystation.domain.errors import QueryRefused
-from waystation.domain.privacy import Place, Policy, Redacted, Span
-from waystation.domain.tables import Rows, Table, TableText
-from waystation.domain.task import SourceDocument
-from waystation.ports import TableEngine
+from waystation.documents.columns import ColumnRedactor
+from waystation.documents.documents import SourceDocument
+from waystation.documents.ports import TableEngine
+from waystation.documents.redacted import RedactedDocuments, Tables
+from waystation.documents.table_engine import engine_child
+from waystation.documents.table_engine.engine import Answered, DuckDbTables, EngineRequest
+from waystation.documents.table_engine.grid import read_grid
+from waystation.documents.tables import Rows, Table, TableText
+from waystation.kernel.errors import QueryRefused
+from waystation.plugins.redaction.placeholders import fingerprint
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.plugins.redaction.rules import Rules
+from waystation.privacy.keys import Sealer
+from waystation.privacy.policy import Place, Policy, Redacted, Span
 
 KEY = bytes(range(32))
 EMAIL, SSN, PASSWORD, PHONE = "ada.byron@example.org", "219-09-9999", "hunter2", "2125550147"

@@ -15,11 +15,11 @@ from rich.text import Text
 from waystation.cli import console
 from waystation.cli.console import PlainConsole
 from waystation.cli.main import run
-from waystation.domain.exports import Imprint, stored_report
-from waystation.domain.foreign import plain, plain_json, plain_words
-from waystation.domain.privacy import PLACEHOLDER
-from waystation.domain.task import TaskPhase
-from waystation.markdown import exported_report, inert
+from waystation.privacy.policy import PLACEHOLDER
+from waystation.reports.blocks import Imprint, stored_report
+from waystation.reports.markdown import exported_report, inert
+from waystation.security.untrusted import plain, plain_json, plain_words
+from waystation.tasks.task import TaskPhase
 
 OWN_STYLES = re.compile(r"\x1b\[[0-9;]*m")
 CLIPBOARD = "\x1b]52;c;cm0gLXJmIH4=\x07"

@@ -18,18 +18,18 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 from activities.attempts import reported
 from tests.adapters.test_store_events import taken
 from tests.store_contract.values import charge, intent, question, request, row
-from waystation.adapters.clock import utc_now
-from waystation.adapters.keys import Sealer
-from waystation.adapters.presidio.placeholders import fingerprint
-from waystation.adapters.store import SqlStore
-from waystation.adapters.traces import AttemptTraces, KnownPeople, SpanMaker, TraceFeed, trace_resource
 from waystation.agents.redaction import Originals, TextRedactor, redactor_for
-from waystation.domain.errors import ModelUnavailable, RequestConflict
-from waystation.domain.privacy import Original, Place
-from waystation.domain.task import SourceDocument
-from waystation.domain.transcript import Message, Text, ToolResult, ToolUse
-from waystation.knowledge import redactor_of
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.context.transcript import Message, Text, ToolResult, ToolUse
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import ModelUnavailable, RequestConflict
+from waystation.plugins.redaction.placeholders import fingerprint
+from waystation.privacy.keys import Sealer
+from waystation.privacy.policy import Original, Place
+from waystation.runtime.knowledge import redactor_of
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.telemetry import AttemptTraces, KnownPeople, SpanMaker, TraceFeed, trace_resource
 
 NAME = "Ada Lovelace"
 

@@ -15,19 +15,20 @@ from mcp.types import EmptyResult, Request, RequestParams, TextContent, TextReso
 from tests.attacks.test_attacks_assistants import OWN, TEXT, assisted, refusal
 from tests.attacks.test_attacks_pages import NO_SERVER
 from tests.ended_tasks import row_of
-from waystation.adapters.clock import utc_now
-from waystation.adapters.store import SqlStore
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.foreign import plain, plain_json
-from waystation.domain.leg import RunRef
-from waystation.domain.memory import Excerpt, Passage, Turn
-from waystation.domain.plan import Plan, Step
-from waystation.domain.task import Approval, SourceDocument, TaskPhase, TaskRequest
-from waystation.domain.transcript import Message, Text
-from waystation.serve.assistants import Assistant
-from waystation.serve.task_page import asking_text
-from waystation.settings import Settings
-from waystation.task_view import PendingApproval, as_stored
+from waystation.config.settings import Settings
+from waystation.context.transcript import Message, Text
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.clock import utc_now
+from waystation.kernel.refs import RunRef
+from waystation.memory.memory import Excerpt, Passage, Turn
+from waystation.planning.plan import Plan, Step
+from waystation.plugins.web.assistants import Assistant
+from waystation.plugins.web.task_page import asking_text
+from waystation.runtime.sql_store import SqlStore
+from waystation.security.untrusted import plain, plain_json
+from waystation.tasks.task import Approval, TaskPhase, TaskRequest
+from waystation.tasks.view import PendingApproval, as_stored
 from workers.memory import MemoryReader
 
 

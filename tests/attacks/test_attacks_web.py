@@ -9,10 +9,10 @@ import pytest
 from aiohttp import web
 
 from tests.web_site import HERE, WITHIN, Answer, Names, answering, fetching, leading_to, running_site
-from waystation.adapters.documents.reader import BytesReader
-from waystation.adapters.web import ROBOTS_BYTES, NotPublic, PublicOnly, is_public
-from waystation.domain.errors import WebRefused, WebUnavailable
-from waystation.domain.web import Domains
+from waystation.documents.readers.reader import BytesReader
+from waystation.documents.web import ROBOTS_BYTES, NotPublic, PublicOnly, is_public
+from waystation.documents.web_pages import Domains
+from waystation.kernel.errors import WebRefused, WebUnavailable
 
 NAMES = {"one_example": [HERE], "two_example": [HERE], "www_one_example": [HERE]}
 UNKNOWN = r"^What the robots.txt of one.example allows is not known: "

@@ -21,8 +21,8 @@ from pydantic import JsonValue
 
 from tests.strict_server import BODY, Body, refusal
 from tests.vendor_servers import chat_chunks, chat_stream
-from waystation.adapters.anthropic import wire
-from waystation.adapters.anthropic.messages_server import (
+from waystation.models.anthropic import wire
+from waystation.models.anthropic.messages_server import (
     Gap,
     TurnNumbers,
     disguised,
@@ -30,8 +30,8 @@ from waystation.adapters.anthropic.messages_server import (
     has_status,
     refused,
 )
-from waystation.adapters.offline.transport import MAX_OUTPUT, OfflineTransport
-from waystation.domain.models import OFFLINE_MODEL
+from waystation.models.profiles import OFFLINE_MODEL
+from waystation.plugins.offline.transport import MAX_OUTPUT, OfflineTransport
 
 _STEP = re.compile(r'<step id=\\"([^"\\]+)\\"')
 

@@ -11,8 +11,8 @@ import httpx2
 from pydantic import JsonValue
 
 from tests.end_to_end.messages_server import MessagesServer
-from waystation.adapters.anthropic.sse import events
-from waystation.adapters.offline.replies import Call
+from waystation.models.anthropic.sse import events
+from waystation.plugins.offline.replies import Call
 
 
 @dataclass

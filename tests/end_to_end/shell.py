@@ -20,8 +20,8 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from tests.end_to_end.messages_server import MessagesServer
 from waystation.client import Client
-from waystation.domain.task import TaskPhase, TaskProgress
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.tasks.task import TaskPhase, TaskProgress
 
 ROOT = Path(__file__).parents[2]
 WAYSTATION = (sys.executable, "-m", "waystation.cli.main")

@@ -17,7 +17,7 @@ from tests.end_to_end.shell import ROOT, WAYSTATION, Shell, end, until
 from tests.end_to_end.survey import QUESTION, write_survey
 from tests.end_to_end.test_servers import ready
 from tests.ports import free_port
-from waystation.adapters.temporal.connect import Target
+from waystation.runtime.temporal.connect import Target
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 PATIENCE = 90_000.0

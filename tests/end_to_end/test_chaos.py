@@ -11,7 +11,7 @@ from benchmarks.chaos.kills import Moment, Victim, drawn
 from benchmarks.chaos.model import Call, CallId
 from benchmarks.chaos.run import Order, chaos
 from benchmarks.chaos.table import faults, table
-from waystation.domain.transcript import Message, Text, Transcript, user_text
+from waystation.context.transcript import Message, Text, Transcript, user_text
 
 COMMIT = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 BEFORE, AFTER = COMMIT - timedelta(milliseconds=5), COMMIT + timedelta(milliseconds=5)

@@ -15,8 +15,8 @@ import pytest
 from tests.end_to_end.messages_server import HeldServer, serving
 from tests.end_to_end.shell import ROOT, WAYSTATION, Shell, ended, until
 from tests.end_to_end.survey import BROAD_QUESTION, write_survey
-from waystation.adapters.temporal.run_file import read_run_file
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.runtime.temporal.run_file import read_run_file
 
 READY, TASK = "Ready:", re.compile(r"task-[0-9a-f]{16}")
 

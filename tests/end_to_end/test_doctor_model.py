@@ -12,11 +12,10 @@ import pytest
 from pydantic import JsonValue
 
 from tests.end_to_end.messages_server import ChatWithGaps, ServerWithGaps, serving
-from waystation.adapters.anthropic.messages_server import Gap, refused
-from waystation.agents.probe import Probe
 from waystation.cli.main import run
-from waystation.domain.endpoints import UNKNOWN, model_endpoint
-from waystation.domain.errors import (
+from waystation.config.settings import Settings
+from waystation.context.transcript import Block, Text, Thinking, ToolUse
+from waystation.kernel.errors import (
     ModelError,
     ModelRejected,
     ModelUnavailable,
@@ -24,8 +23,9 @@ from waystation.domain.errors import (
     ReplyUnfit,
     SpendingLimitReached,
 )
-from waystation.domain.transcript import Block, Text, Thinking, ToolUse
-from waystation.settings import Settings
+from waystation.models.anthropic.messages_server import Gap, refused
+from waystation.models.endpoints import UNKNOWN, model_endpoint
+from waystation.models.probe import Probe
 from waystation.testing import ScriptedModel, scripted_reply
 
 MODEL = "harbour-1"

@@ -10,14 +10,14 @@ import pytest
 from tests.end_to_end.messages_server import ChatWithGaps, ServerWithGaps, serving
 from tests.end_to_end.survey import write_survey
 from tests.running import dev_server
-from waystation.adapters.anthropic.messages_server import Gap, refused
-from waystation.adapters.documents.sources import load_documents
+from waystation.budgets.budget import Mode
 from waystation.client import Client
-from waystation.domain.amount import Limit
-from waystation.domain.budget import Mode
-from waystation.domain.endpoints import EndpointKind
-from waystation.domain.task import TaskPhase, TaskRequest
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.documents.sources import load_documents
+from waystation.kernel.amount import Limit
+from waystation.models.anthropic.messages_server import Gap, refused
+from waystation.models.endpoints import EndpointKind
+from waystation.tasks.task import TaskPhase, TaskRequest
 from workers.wiring import running_workers
 
 GAPS: tuple[Gap, ...] = ("no count", "no usage", "no cache fields", "another model")

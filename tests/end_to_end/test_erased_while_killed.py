@@ -13,12 +13,12 @@ from tests.end_to_end.messages_server import running_messages_server
 from tests.end_to_end.shell import Shell
 from tests.end_to_end.test_killed_platform import kill_everything, platform
 from tests.running import until
-from waystation.adapters.temporal.run_file import read_run_file
 from waystation.client import Client
 from waystation.client.persons import searching
 from waystation.client.removal import require_at_rest, under_way
-from waystation.domain.errors import BadInput
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.errors import BadInput
+from waystation.runtime.temporal.run_file import read_run_file
 
 MAIL = "ada.lovelace@example.com"
 

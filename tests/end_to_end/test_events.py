@@ -21,12 +21,12 @@ from tests.end_to_end.test_killed_platform import platform
 from tests.end_to_end.test_serve import begun
 from tests.ports import free_port
 from tests.store_contract.values import charge, reply, request, row
-from waystation.adapters.store import SqlStore
-from waystation.adapters.temporal.run_file import read_run_file
-from waystation.domain.leg import RunRef
-from waystation.domain.task import reader_of
-from waystation.settings import Settings
-from waystation.stores import opened_store
+from waystation.config.settings import Settings
+from waystation.kernel.refs import RunRef
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.stores import opened_store
+from waystation.runtime.temporal.run_file import read_run_file
+from waystation.tasks.task import reader_of
 
 EVENTS, AT_ONCE, KILLED_AT = 120, 10, (30, 70)
 ENOUGH = 2 + EVENTS

@@ -15,7 +15,7 @@ from tests.end_to_end.scripted_agents import ScriptedServer
 from tests.end_to_end.test_killed_platform import platform
 from tests.end_to_end.transcripts import Made, made
 from tests.web_site import HERE, WITHIN, Answer, Site, answering, leading_to, running_site
-from waystation.adapters.offline.replies import Call, call
+from waystation.plugins.offline.replies import Call, call
 
 OPEN, CLOSED = WITHIN, HERE
 """Of the two addresses of loopback only the first may be read here."""

@@ -19,9 +19,9 @@ from tests.end_to_end.scripted_agents import ScriptedServer
 from tests.end_to_end.shell import Shell, paused, until
 from tests.end_to_end.test_killed_platform import platform
 from tests.end_to_end.transcripts import Made, made
-from waystation.adapters.offline.replies import Call, call
-from waystation.adapters.temporal.run_file import ProcessMark, read_run_file
-from waystation.domain.foreign import ForeignName, model_names
+from waystation.plugins.offline.replies import Call, call
+from waystation.runtime.temporal.run_file import ProcessMark, read_run_file
+from waystation.security.untrusted import ForeignName, model_names
 
 TIME_SERVER = "mcp_server_time"
 TIME: JsonValue = {"command": sys.executable, "args": ["-m", TIME_SERVER, "--local-timezone", "UTC"], "ask": "writes"}

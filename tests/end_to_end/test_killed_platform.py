@@ -11,7 +11,7 @@ import pytest
 from tests.end_to_end.messages_server import HeldServer, MessagesServer, serving
 from tests.end_to_end.shell import Shell, assert_no_committed_turn_was_asked_again, paused, until
 from tests.end_to_end.survey import QUESTION, write_survey
-from waystation.adapters.temporal.run_file import read_run_file
+from waystation.runtime.temporal.run_file import read_run_file
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from tests.end_to_end.scripted_agents import ScriptedServer
 from tests.end_to_end.shell import Shell, assert_no_committed_turn_was_asked_again, paused
 from tests.end_to_end.test_killed_platform import kill_everything, platform
 from tests.end_to_end.transcripts import made
-from waystation.adapters.offline.replies import call
+from waystation.plugins.offline.replies import call
 
 LETTERS = Path(__file__).with_name("letter_server.py")
 WHOM = "the keeper of Nordvik"

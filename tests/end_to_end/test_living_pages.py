@@ -18,7 +18,7 @@ from tests.end_to_end.test_browser import CHROMIUM, browser
 from tests.end_to_end.test_serve import begun
 from tests.ended_tasks import keep_ended_task
 from tests.ports import free_port
-from waystation.settings import Settings
+from waystation.config.settings import Settings
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine: apt-get install chromium"),

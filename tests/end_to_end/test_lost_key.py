@@ -9,9 +9,10 @@ from tests.running import dev_server
 from waystation.cli.main import run
 from waystation.client import Client
 from waystation.client.lookups import restored_for_owner
-from waystation.domain.errors import BadInput
-from waystation.domain.task import SourceDocument, TaskPhase, TaskRequest
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.errors import BadInput
+from waystation.tasks.task import TaskPhase, TaskRequest
 from workers.wiring import running_workers
 
 MAIL = "ada.lovelace@example.com"

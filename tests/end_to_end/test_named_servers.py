@@ -19,7 +19,7 @@ from tests.end_to_end.test_killed_platform import platform
 from tests.end_to_end.test_serve import begun
 from tests.end_to_end.transcripts import Made, made
 from tests.ports import free_port
-from waystation.adapters.offline.replies import call
+from waystation.plugins.offline.replies import call
 
 SECRET, VAULTED = "wiki-5up3r-s3cr3t-value", "wiki-k3pt-in-the-vault"
 WIKI = """

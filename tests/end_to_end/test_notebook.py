@@ -17,13 +17,13 @@ from tests.end_to_end.survey import QUESTION, TIGHT, write_survey
 from tests.end_to_end.test_browser import Worker, served
 from tests.end_to_end.test_documented_commands import FENCE
 from waystation import AsyncWaystation, Waystation
-from waystation.adapters.temporal.connect import Target
 from waystation.client.notebook import read_documents
 from waystation.client.values import html_of
-from waystation.domain.amount import Amount
-from waystation.domain.errors import BadInput, UnknownTask, Unreachable
-from waystation.domain.progress import KnownSession
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.amount import Amount
+from waystation.kernel.errors import BadInput, UnknownTask, Unreachable
+from waystation.runtime.temporal.connect import Target
+from waystation.tasks.progress import KnownSession
 
 PAGE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
 PROGRAM = "\n".join(block for kind, block in FENCE.findall(PAGE) if kind == "python")

@@ -8,7 +8,7 @@ import pytest
 from tests.end_to_end.shell import Shell, end, over_or_asking, paused
 from tests.end_to_end.survey import QUESTION, TIGHT, write_survey
 from tests.end_to_end.test_browser import Worker, served
-from waystation.adapters.temporal.connect import Target
+from waystation.runtime.temporal.connect import Target
 
 NOWHERE = "127.0.0.1:9"
 

@@ -11,12 +11,12 @@ from tests.adapters.document_files import pdf_file
 from tests.adapters.test_documents_broken import GOOD, broken
 from tests.postgres import PostgresServer
 from tests.running import dev_server
-from waystation.adapters.clock import utc_now
-from waystation.adapters.documents.sources import load_documents
-from waystation.adapters.store import migrate
 from waystation.client import Client
-from waystation.domain.task import TaskPhase, TaskRequest
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.documents.sources import load_documents
+from waystation.kernel.clock import utc_now
+from waystation.runtime.sql_store import migrate
+from waystation.tasks.task import TaskPhase, TaskRequest
 from workers.wiring import running_workers
 
 FILES = {**GOOD, "a.pdf": pdf_file("Silt closed the harbour of Nordvik in 1871.")}

@@ -18,7 +18,7 @@ from tests.end_to_end.survey import BROAD_QUESTION, write_survey
 from tests.ports import free_port
 from tests.postgres import PostgresServer
 from tests.qdrant_server import running_qdrant
-from waystation.adapters.temporal.dev_server import running_dev_server
+from waystation.runtime.temporal.dev_server import running_dev_server
 
 AGENTS, THE_REST = "agents", "workflows,context"
 QDRANT_KEY = "a-key-of-qdrant"

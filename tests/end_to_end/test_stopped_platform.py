@@ -10,7 +10,7 @@ import pytest
 
 from tests.end_to_end.shell import Shell, ended, until
 from tests.end_to_end.survey import QUESTION, TIGHT, write_survey
-from waystation.adapters.temporal.run_file import read_run_file
+from waystation.runtime.temporal.run_file import read_run_file
 
 
 def answers(address: str) -> bool:

@@ -10,7 +10,7 @@ from tests.end_to_end.messages_server import WithoutCache, serving
 from tests.end_to_end.shell import Shell, assert_no_committed_turn_was_asked_again
 from tests.end_to_end.stdlib import ASKED, write_stdlib
 from tests.end_to_end.test_killed_platform import kill_everything, platform
-from waystation.domain.task import TaskProgress
+from waystation.tasks.task import TaskProgress
 
 DOCUMENTS = 500
 OPTIONS = ("--budget", "2000k", "--agent-budget", "500k", "--window", "16k", "--detach")

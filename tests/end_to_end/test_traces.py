@@ -14,7 +14,7 @@ from tests.end_to_end.shell import Shell, paused, pending, until
 from tests.end_to_end.survey import QUESTION, write_survey
 from tests.end_to_end.test_killed_platform import kill_everything, platform
 from tests.otlp_receiver import Received, Receiver, receiving
-from waystation.adapters.offline.replies import call
+from waystation.plugins.offline.replies import call
 
 TITLE, GOAL = "Sandbars", "Look into the sandbars of the northern coast."
 DELEGATE = call("delegate", role="research", title=TITLE, goal=GOAL, context="They shift.", budget_percent=20)

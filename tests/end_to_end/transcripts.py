@@ -5,8 +5,8 @@ from typing import NamedTuple
 from pydantic import TypeAdapter
 
 from tests.end_to_end.shell import Shell
-from waystation.domain.compaction.audit import ShownTranscript
-from waystation.domain.transcript import Message
+from waystation.context.audit import ShownTranscript
+from waystation.context.transcript import Message
 
 
 class Made(NamedTuple):

@@ -52,7 +52,7 @@ def test_the_wheel_has_every_file_of_the_packages_and_no_other(wheel: dict[str, 
     inside = {name for name in wheel if not name.startswith(f"{NAME}.dist-info/")}
     assert inside == files_of_the_packages()
     assert {"waystation/py.typed", "waystation/agents/prompts/research.md"} <= inside
-    assert any(name.startswith("waystation/adapters/store/migrations/versions/0100") for name in inside)
+    assert any(name.startswith("waystation/store/migrations/versions/0100") for name in inside)
 
 
 def test_the_wheel_brings_the_command_and_its_licence(wheel: dict[str, bytes]) -> None:

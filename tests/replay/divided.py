@@ -19,12 +19,12 @@ from tests.overseeing import ADDED, FAULTY, GOOD, OverseenCrew, overseen
 from tests.post import letter
 from tests.readers import ANYONE
 from tests.running import Counter, Task, opened_parts, until, working
-from waystation.adapters.tables.engine import DuckDbTables
 from waystation.client.sessions import beside_known, keep_documents, read_again
-from waystation.domain.approvals import APPROVE_BUDGET
-from waystation.domain.signals import TELL, UPDATE_DOCUMENTS
-from waystation.domain.task import TaskPhase
-from waystation.ports import Redactor
+from waystation.documents.table_engine.engine import DuckDbTables
+from waystation.privacy.ports import Redactor
+from waystation.tasks.approvals import APPROVE_BUDGET
+from waystation.tasks.signals import TELL, UPDATE_DOCUMENTS
+from waystation.tasks.task import TaskPhase
 from workers.outside import Reach
 from workflows.task import TaskWorkflow
 

@@ -22,13 +22,14 @@ from tests.replay.divided import answered, divided
 from tests.running import KEY, SESSION, TENANT, at_work, dev_server, until
 from tests.scheduled import office
 from waystation import __version__
-from waystation.adapters.clock import utc_now
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.domain.amount import Limit
-from waystation.domain.names import remembering_id
-from waystation.domain.task import SourceDocument, TaskRequest
-from waystation.settings import Settings
-from waystation.terms import task_terms
+from waystation.config.resolver import task_terms
+from waystation.config.settings import Settings
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.amount import Limit
+from waystation.kernel.clock import utc_now
+from waystation.kernel.temporal_names import remembering_id
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.tasks.task import TaskRequest
 from workers.models import model_switch
 from workflows.remember import RememberWorkflow
 

@@ -9,8 +9,8 @@ from temporalio.worker import Replayer
 
 from tests.workflows_live.history import everything_written
 from waystation import __version__
-from waystation.domain.continuation import TaskStart
-from waystation.domain.task import TaskProgress
+from waystation.tasks.continuation import TaskStart
+from waystation.tasks.task import TaskProgress
 from workers.sandbox import sandboxed
 from workflows.remember import RememberWorkflow
 from workflows.schedules import ScheduledRunWorkflow

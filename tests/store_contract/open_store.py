@@ -4,7 +4,7 @@ import asyncio
 import sys
 from datetime import UTC, datetime
 
-from waystation.adapters.store import SqlStore
+from waystation.runtime.sql_store import SqlStore
 
 
 async def main(url: str) -> None:

@@ -2,23 +2,16 @@
 
 from datetime import UTC, datetime
 
-from waystation.adapters.store import SqlStore
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Mode, Usage
-from waystation.domain.leg import AgentTerms, RunRef
-from waystation.domain.memory import Passage
-from waystation.domain.task import (
-    TaskRef,
-    TaskRequest,
-    TaskRow,
-    TaskTerms,
-    own_session,
-    session_hash,
-    task_id_of,
-    tenant_hash,
-)
-from waystation.domain.transcript import Charge, Fence, Intent, Message, Summarised, Text, user_text
-from waystation.domain.work import Note
+from waystation.agents.deliverables import Note
+from waystation.agents.leg import AgentTerms
+from waystation.budgets.budget import Mode
+from waystation.context.transcript import Charge, Fence, Intent, Message, Summarised, Text, user_text
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.refs import RunRef, TaskRef
+from waystation.kernel.usage import Usage
+from waystation.memory.memory import Passage
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.task import TaskRequest, TaskRow, TaskTerms, own_session, session_hash, task_id_of, tenant_hash
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 TERMS = TaskTerms(

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from sqlalchemy import select, update
 
 from tests.readers import ANYONE
-from waystation.adapters.store import SqlStore
-from waystation.adapters.store.schema import runs
-from waystation.domain.budget import Usage
-from waystation.domain.errors import VersionConflict
-from waystation.domain.transcript import Charge, Fence, user_text
+from waystation.context.transcript import Charge, Fence, user_text
+from waystation.kernel.errors import VersionConflict
+from waystation.kernel.usage import Usage
+from waystation.runtime.sql_store import SqlStore
+from waystation.store.schema import runs
 
 
 def now() -> datetime:

@@ -3,10 +3,10 @@
 from datetime import datetime
 
 from tests.unit.task_values import NOON, after_leg, standing, working
-from waystation.domain.decisions import ActionQuestion, question_on
-from waystation.domain.leg import ActionsAsked
-from waystation.domain.task_state import TaskState, opened_actions
-from waystation.domain.transcript import ToolUse
+from waystation.agents.decisions import ActionQuestion, question_on
+from waystation.agents.leg import ActionsAsked
+from waystation.context.transcript import ToolUse
+from waystation.tasks.state import TaskState, opened_actions
 
 AGENT = "research-1"
 

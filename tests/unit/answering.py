@@ -5,9 +5,9 @@ from datetime import datetime
 from pydantic import JsonValue
 
 from tests.unit.task_values import working
-from waystation.domain.approvals import Circumstances
-from waystation.domain.signals import APPROVAL, DENIAL, InputT, SentTo, Signal
-from waystation.domain.task import Approval, Refusal
+from waystation.tasks.approvals import Circumstances
+from waystation.tasks.signals import APPROVAL, DENIAL, InputT, SentTo, Signal
+from waystation.tasks.task import Approval, Refusal
 
 
 def approve(standing: Circumstances, sent: JsonValue, now: datetime) -> Approval | Refusal:

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from tests.ended_tasks import keep_ended_task
-from waystation.settings import Settings
+from waystation.config.settings import Settings
 
 
 @pytest.fixture

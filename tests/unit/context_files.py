@@ -9,9 +9,9 @@ import pytest
 from anthropic.types import MessageParam
 from pydantic import ConfigDict, TypeAdapter
 
-from waystation.adapters.conversation.request_body import read_request_body
 from waystation.cli.main import run
-from waystation.domain.compaction.legality import violations
+from waystation.context.legality import violations
+from waystation.plugins.request_files.request_body import read_request_body
 
 Json = dict[str, Any]
 SUMMARY = "The parts were read one after another; each reported the error of its number. Nothing was changed."

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from waystation.domain.compaction.policy import CompactionPolicy
-from waystation.domain.transcript import (
+from waystation.context.policy import CompactionPolicy
+from waystation.context.transcript import (
     Block,
     Message,
     RedactedThinking,

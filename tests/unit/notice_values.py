@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime
 
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.notices import Event, Notice
-from waystation.domain.task import Approval, TaskPhase
+from waystation.kernel.amount import Amount, Limit
+from waystation.tasks.notices import Event, Notice
+from waystation.tasks.task import Approval, TaskPhase
 
 AT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 REQUEST = Approval(

@@ -2,12 +2,13 @@
 
 from datetime import UTC, datetime
 
-from waystation.domain.agent_run import Outlook
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import RunTotals, Usage
-from waystation.domain.compaction.outcome import AgentCompaction, Status
-from waystation.domain.task import Approval, BudgetProgress, Refusal, StepProgress, StepState, TaskPhase, TaskProgress
-from waystation.domain.work import Made
+from waystation.agents.agent_run import Outlook
+from waystation.agents.deliverables import Made
+from waystation.budgets.budget import RunTotals
+from waystation.context.outcome import AgentCompaction, Status
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.usage import Usage
+from waystation.tasks.task import Approval, BudgetProgress, Refusal, StepProgress, StepState, TaskPhase, TaskProgress
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 USAGE = Usage(input=12_000, cache_write=3_000, cache_read=90_000, output=4_500)

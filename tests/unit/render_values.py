@@ -1,12 +1,13 @@
 """What the tests of output show: a paused task, in tokens and with a budget in dollars."""
 
-from waystation.domain.agent_run import Outlook
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import RunTotals, Usage
-from waystation.domain.compaction.outcome import AgentCompaction, Status
-from waystation.domain.task import Approval, BudgetProgress, StepProgress, TaskPhase, TaskProgress
-from waystation.domain.work import Made
-from waystation.task_view import TaskView
+from waystation.agents.agent_run import Outlook
+from waystation.agents.deliverables import Made
+from waystation.budgets.budget import RunTotals
+from waystation.context.outcome import AgentCompaction, Status
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.usage import Usage
+from waystation.tasks.task import Approval, BudgetProgress, StepProgress, TaskPhase, TaskProgress
+from waystation.tasks.view import TaskView
 
 USAGE = Usage(input=1_000, cache_write=200, cache_read=3_000, output=400)
 ASKING_OUTLOOK = Outlook(

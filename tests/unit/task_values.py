@@ -2,13 +2,15 @@
 
 from datetime import UTC, datetime
 
-from waystation.domain import approvals
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Account, Mode, RunTotals, Usage
-from waystation.domain.leg import AgentTerms, AllowanceSpent, Finished, LegOutcome, Standing
-from waystation.domain.plan import Plan, standard_plan
-from waystation.domain.task import TaskRef, TaskTerms
-from waystation.domain.task_state import TaskState
+from waystation.agents.leg import AgentTerms, AllowanceSpent, Finished, LegOutcome, Standing
+from waystation.budgets.budget import Account, Mode, RunTotals
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.refs import TaskRef
+from waystation.kernel.usage import Usage
+from waystation.planning.plan import Plan, standard_plan
+from waystation.tasks import approvals
+from waystation.tasks.state import TaskState
+from waystation.tasks.task import TaskTerms
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 REF = TaskRef(store_id="s", tenant="t", session="s", task_id="task-1")

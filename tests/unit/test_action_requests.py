@@ -8,13 +8,13 @@ from pydantic import JsonValue
 from tests.unit.action_values import AGENT, asked_for, asking_for, question
 from tests.unit.answering import approve, deny
 from tests.unit.task_values import NOON, after_leg, asking, standing, standing_of, working
-from waystation.domain.agent_run import AgentRun, AskPerson, RunLeg
-from waystation.domain.amount import Amount
-from waystation.domain.compaction.outcome import Action, ContextEdit, EditOutcome
-from waystation.domain.details import answer_text
-from waystation.domain.leg import ActionsAsked, Delegated, LegOutcome, ProviderLimit, TurnLimit
-from waystation.domain.task import Approval, Refusal, TaskPhase
-from waystation.domain.task_state import TAKEN_BACK, TaskState, decided, opened_actions, overtaken
+from waystation.agents.agent_run import AgentRun, AskPerson, RunLeg
+from waystation.agents.leg import ActionsAsked, Delegated, LegOutcome, ProviderLimit, TurnLimit
+from waystation.context.outcome import Action, ContextEdit, EditOutcome
+from waystation.kernel.amount import Amount
+from waystation.tasks.details import answer_text
+from waystation.tasks.state import TAKEN_BACK, TaskState, decided, opened_actions, overtaken
+from waystation.tasks.task import Approval, Refusal, TaskPhase
 
 LATER = NOON + timedelta(days=7)
 

@@ -13,12 +13,12 @@ from tests.unit.notice_values import ASKED
 from tests.unit.render_values import ASKING, PAUSED
 from waystation.cli.render_requests import inbox_text, request_text
 from waystation.client.task_json import ApprovalJson
-from waystation.domain.amount import Amount
-from waystation.domain.approvals import Circumstances
-from waystation.domain.details import details
-from waystation.domain.notices import Event, fields, text
-from waystation.domain.task import Approval
-from waystation.task_view import PendingApproval
+from waystation.kernel.amount import Amount
+from waystation.tasks.approvals import Circumstances
+from waystation.tasks.details import details
+from waystation.tasks.notices import Event, fields, text
+from waystation.tasks.task import Approval
+from waystation.tasks.view import PendingApproval
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 WORDS = 'May the tool write_file be called with these arguments?\n{\n  "path": "harbours.md"\n}'

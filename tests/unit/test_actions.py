@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.decisions import QUESTION_CHARACTERS, QUESTION_LINES, digest_of, question_on
-from waystation.domain.transcript import ToolUse
+from waystation.agents.decisions import QUESTION_CHARACTERS, QUESTION_LINES, digest_of, question_on
+from waystation.context.transcript import ToolUse
 
 CALL = ToolUse(id="c1", name="fs__write_file", input={"path": "a.md", "text": "one"})
 

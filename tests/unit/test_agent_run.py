@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.agent_run import (
+from waystation.agents.agent_run import (
     LISTED_COMPACTIONS,
     MAX_FUTILE_COMPACTIONS,
     AgentRun,
@@ -14,21 +14,22 @@ from waystation.domain.agent_run import (
     Edit,
     RunLeg,
 )
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import RunTotals, Usage
-from waystation.domain.compaction.outcome import CompactionOutcome, Status
-from waystation.domain.leg import (
+from waystation.agents.leg import (
     AgentTerms,
     AllowanceSpent,
     ContextFull,
     Finished,
     LegOutcome,
     ProviderLimit,
-    RunRef,
     Standing,
     TurnLimit,
     Yielded,
 )
+from waystation.budgets.budget import RunTotals
+from waystation.context.outcome import CompactionOutcome, Status
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.refs import RunRef
+from waystation.kernel.usage import Usage
 
 TERMS = AgentTerms(model="m", condense_model="c", window=50_000, trigger=37_500, target=18_750)
 REF = RunRef(store_id="s", tenant="t", session="s", task_id="task-1", step_id="research-1", role="research")

@@ -6,9 +6,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.prices import PRICES
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Bound, Usage, WorstRates
-from waystation.domain.models import LongPrompts, Price, Rates, cost_micro_usd, worst_rates
+from waystation.budgets.budget import Bound, WorstRates
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.usage import Usage
+from waystation.models.profiles import LongPrompts, Price, Rates, cost_micro_usd, worst_rates
 
 TODAY = date(2026, 11, 21)
 FLOOR = 256

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.amount import Amount, Limit, amount_text, dollars, limit_text, read_limit, used_text
+from waystation.kernel.amount import Amount, Limit, amount_text, dollars, limit_text, read_limit, used_text
 
 NUMBERS = st.integers(0, 10**12)
 AMOUNTS = st.builds(Amount, tokens=NUMBERS, micro_usd=NUMBERS)

@@ -6,8 +6,8 @@ from pydantic import JsonValue
 
 from tests.unit.answering import approve, deny
 from tests.unit.task_values import working
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import (
+from waystation.kernel.amount import Amount, Limit
+from waystation.tasks.approvals import (
     HIGHEST_GRANT,
     ApproveInput,
     Circumstances,
@@ -17,10 +17,10 @@ from waystation.domain.approvals import (
     answer_together,
     edit_plan,
 )
-from waystation.domain.approvals import approve as approved
-from waystation.domain.approvals import deny as denied
-from waystation.domain.signals import after_message, entry_id
-from waystation.domain.task import Approval, Refusal
+from waystation.tasks.approvals import approve as approved
+from waystation.tasks.approvals import deny as denied
+from waystation.tasks.signals import after_message, entry_id
+from waystation.tasks.task import Approval, Refusal
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 ONE = Approval(request_id="research-1-1", agent="research-1", asked=Amount(tokens=20_000), requested_at=NOON)

@@ -9,9 +9,9 @@ from inline_snapshot import snapshot
 from pydantic import JsonValue
 
 from tests.unit.answering import approve
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import HIGHEST_GRANT_USD, Circumstances
-from waystation.domain.task import Approval, Refusal
+from waystation.kernel.amount import Amount, Limit
+from waystation.tasks.approvals import HIGHEST_GRANT_USD, Circumstances
+from waystation.tasks.task import Approval, Refusal
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 TOKENS = Amount(tokens=20_000)

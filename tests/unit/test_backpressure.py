@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.budget import WARN_SHARE, delay_seconds
+from waystation.budgets.budget import WARN_SHARE, delay_seconds
 
 SHARES = st.floats(0, 3)
 

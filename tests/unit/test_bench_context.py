@@ -7,9 +7,9 @@ import pytest
 from benchmarks.context.conversations import OPEN_WORK, PINNED_REMARK, REMARKS, Conversation
 from benchmarks.context.kept import Kept, in_view, kept
 from benchmarks.context.prompt_cache import LIFE, PromptCache
-from waystation.domain.budget import Usage
-from waystation.domain.compaction.tokens import MESSAGE_TOKENS
-from waystation.domain.transcript import Message, Opaque, Speaker, user_text
+from waystation.context.tokens import MESSAGE_TOKENS
+from waystation.context.transcript import Message, Opaque, Speaker, user_text
+from waystation.kernel.usage import Usage
 
 FIXED = 2_000
 

@@ -11,9 +11,9 @@ from benchmarks.live.figures import figures_of, rows_of
 from benchmarks.live.model import Body, Model
 from benchmarks.live.provider import Provider, fit, read_thinking
 from benchmarks.live.run import Measured
-from waystation.adapters.anthropic.model import anthropic_model
-from waystation.domain.transcript import Message, Thinking, ToolResult, ToolUse, user_text
-from waystation.ports import ModelReply, ModelRequest, ToolSpec
+from waystation.context.transcript import Message, Thinking, ToolResult, ToolUse, user_text
+from waystation.models.anthropic.model import anthropic_model
+from waystation.models.ports import ModelReply, ModelRequest, ToolSpec
 
 DAY = date(2026, 11, 28)
 DOCUMENTS = make_documents(3, scale=0.1)

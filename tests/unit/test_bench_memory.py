@@ -4,8 +4,8 @@ import pytest
 
 from benchmarks.memory.conversations import dialogue
 from benchmarks.memory.indexing import NO_EMBEDDER, RUN, indexed, one_message_each, windows
-from waystation.adapters.embeddings.local import WordLlamaEmbedder
-from waystation.ports import Embedder
+from waystation.memory.embedders.local import WordLlamaEmbedder
+from waystation.memory.ports import Embedder
 from waystation.testing import PlainRedactor
 
 FLOOR, SINGLES = 0.75, 0.65

@@ -10,8 +10,8 @@ from benchmarks.privacy.prose import Prose, tally, written
 from benchmarks.privacy.score import scored
 from benchmarks.privacy.structured import all_generated, measured, shown
 from tests.attacks.structures import STRUCTURES
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.domain.privacy import Place
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.privacy.policy import Place
 from waystation.testing import PlainRedactor
 
 

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.cli.render import bill_text
-from waystation.domain.amount import Amount
-from waystation.domain.budget import Usage
-from waystation.domain.progress import Bill, BillLine, Paid, Unanswered, bill
-from waystation.domain.transcript import Charge, Intent
+from waystation.context.transcript import Charge, Intent
+from waystation.kernel.amount import Amount
+from waystation.kernel.usage import Usage
+from waystation.tasks.progress import Bill, BillLine, Paid, Unanswered, bill
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 COUNTS = st.integers(0, 100_000)

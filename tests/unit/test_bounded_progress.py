@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from tests.unit.progress_values import APPROVED, ASKING, NOON, PAUSED, compaction, step
-from waystation.domain.progress import LEFT_OUT, PROGRESS_BYTES, bounded
-from waystation.domain.task import Refusal, TaskProgress, Telling
+from waystation.tasks.progress import LEFT_OUT, PROGRESS_BYTES, bounded
+from waystation.tasks.task import Refusal, TaskProgress, Telling
 
 
 def large(agents: int = 100, approvals: int = 200, pending: int = 0) -> TaskProgress:

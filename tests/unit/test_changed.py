@@ -2,7 +2,7 @@
 
 import pytest
 
-from waystation.domain.compaction.restoration import differs
+from waystation.context.restoration import differs
 
 NOW = "import os\n\n    print(1)\nport: 8080\n"
 

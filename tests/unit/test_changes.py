@@ -3,8 +3,8 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from waystation.cli.show import changes_text
-from waystation.domain.changes import ReportChanges, changes_part, report_changes
-from waystation.domain.report import answer_part, opened_with
+from waystation.reports.changes import ReportChanges, changes_part, report_changes
+from waystation.reports.report import answer_part, opened_with
 
 BEFORE = """# Harbours
 

@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Usage
-from waystation.domain.progress import Paid, Payments, Unanswered
-from waystation.domain.task import Approval, BudgetProgress, TaskPhase, TaskProgress
-from waystation.domain.transcript import Charge, Intent
-from waystation.serve.charts import CURVE_HEIGHT, CURVE_TOP, Curve, curves
-from waystation.serve.pictures import LEFT, WIDTH, TimeAxis
+from waystation.context.transcript import Charge, Intent
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.usage import Usage
+from waystation.plugins.web.charts import CURVE_HEIGHT, CURVE_TOP, Curve, curves
+from waystation.plugins.web.pictures import LEFT, WIDTH, TimeAxis
+from waystation.tasks.progress import Paid, Payments, Unanswered
+from waystation.tasks.task import Approval, BudgetProgress, TaskPhase, TaskProgress
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 AXIS = TimeAxis(NOON, NOON + timedelta(seconds=100))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.citations import (
+from waystation.documents.citations import (
     DOES_NOT_HOLD,
     MOST_SEARCHED,
     NOT_NEAR,
@@ -18,7 +18,7 @@ from waystation.domain.citations import (
     corrected,
     without_marks,
 )
-from waystation.domain.exports import stored_report
+from waystation.reports.blocks import stored_report
 
 DOCUMENTS = {
     "harbour.md": [

@@ -15,8 +15,8 @@ from waystation.cli.options import (
     short_spent,
     written,
 )
-from waystation.domain.amount import LARGEST_AMOUNT, Amount, Limit, short_tokens
-from waystation.domain.errors import BadInput
+from waystation.kernel.amount import LARGEST_AMOUNT, Amount, Limit, short_tokens
+from waystation.kernel.errors import BadInput
 
 TOKENS = {
     "600k": 600_000,

@@ -4,16 +4,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.unit.render_values import ASKING, PAUSED
+from waystation.agents.decisions import ActionQuestion
 from waystation.cli.approvals import Typed, announced, answered_before, late, meant_by, outcome_text, too_little
 from waystation.cli.main import run
 from waystation.client.sessions import NOT_FOLLOWED, told_answer
-from waystation.domain.amount import Amount
-from waystation.domain.approvals import Origin
-from waystation.domain.decisions import ActionQuestion
-from waystation.domain.models import OFFLINE_MODEL
-from waystation.domain.signals import Answer
-from waystation.domain.task import Approval
-from waystation.task_view import TaskView
+from waystation.kernel.amount import Amount
+from waystation.models.profiles import OFFLINE_MODEL
+from waystation.tasks.approvals import Origin
+from waystation.tasks.signals import Answer
+from waystation.tasks.task import Approval
+from waystation.tasks.view import TaskView
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

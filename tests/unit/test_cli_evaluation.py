@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from waystation.cli.main import run
-from waystation.domain.evaluation import Evaluation, ScoredAnswer, Scores
-from waystation.domain.task import TaskPhase
+from waystation.plugins.evaluation.scores import Evaluation, ScoredAnswer, Scores
+from waystation.tasks.task import TaskPhase
 
 Results = Callable[[str, float, str], str]
 EVIL = "<script>alert(1)</script>&\"'"

@@ -10,9 +10,10 @@ from tests.readers import ANYONE
 from waystation.cli.main import run
 from waystation.cli.memory import removed_lines
 from waystation.client.removal import Gone, remains
-from waystation.domain.removal import FORGOTTEN, ForgetOrder, Forgotten
-from waystation.settings import Settings
-from waystation.stores import opened_store
+from waystation.config.settings import Settings
+from waystation.erasure.removal import ForgetOrder, Forgotten
+from waystation.kernel.text import FORGOTTEN
+from waystation.runtime.stores import opened_store
 
 
 @pytest.mark.parametrize("given", [[], ["--session", "s", "--all-of-tenant"]])

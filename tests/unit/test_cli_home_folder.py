@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from waystation.adapters.clock import utc_now
-from waystation.adapters.temporal.run_file import ProcessMark, RunFile, started_by_this_process, write_run_file
 from waystation.cli.main import run
 from waystation.cli.platform import taken
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.clock import utc_now
+from waystation.runtime.temporal.run_file import ProcessMark, RunFile, started_by_this_process, write_run_file
 
 WAYSTATION = (sys.executable, "-m", "waystation.cli.main")
 HOLDER = """

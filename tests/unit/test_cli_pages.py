@@ -7,8 +7,8 @@ import httpx2
 import pytest
 
 from waystation.cli.serve import pages_here
-from waystation.domain.errors import BadInput
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.errors import BadInput
 
 
 async def answer_of(address: str) -> int:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.crew import CREW_PLAN
 from waystation.cli.plans import as_yaml, edited, read_plan, text_in
-from waystation.domain.errors import BadInput
+from waystation.kernel.errors import BadInput
 
 
 def test_a_plan_that_is_printed_is_read_as_the_same_plan() -> None:

@@ -17,11 +17,11 @@ from docx import Document
 from pypdfium2 import raw
 
 from tests.report_to_send import CODE, HOSTILE, STORED, keep_to_send, to_send
-from waystation.adapters.reports import docx as docx_adapter
-from waystation.adapters.reports import pdf
-from waystation.adapters.reports.docx import report_docx
 from waystation.cli.main import run
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.plugins.exports import docx as docx_adapter
+from waystation.plugins.exports import pdf
+from waystation.plugins.exports.docx import report_docx
 
 Ran = Callable[..., tuple[int, bytes, str]]
 

@@ -12,13 +12,13 @@ import pytest
 
 from tests.ended_tasks import keep_ended_task
 from tests.readers import ANYONE
-from waystation.adapters.clock import utc_now
-from waystation.adapters.store import SqlStore
 from waystation.cli.main import run
-from waystation.domain.privacy import Original
-from waystation.domain.task import tenant_hash
-from waystation.settings import Settings
-from waystation.stores import own_cipher
+from waystation.config.settings import Settings
+from waystation.kernel.clock import utc_now
+from waystation.privacy.policy import Original
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.stores import own_cipher
+from waystation.tasks.task import tenant_hash
 
 ADA, PLACEHOLDER, CREDENTIAL = "Ada Lovelace", "<PERSON_7f3a2c91d04e>", "<SECRET_0123456789ab>"
 REPORT = f"# Report\nBy {PLACEHOLDER}, with {CREDENTIAL}."

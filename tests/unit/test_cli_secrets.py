@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.adapters.mcp_workshop import workshop
-from waystation.adapters.presidio.keys import key_check
 from waystation.cli.main import run
-from waystation.domain.errors import BadInput
-from waystation.settings import Settings
-from waystation.stores import opened_store, own_key, tool_secrets
+from waystation.config.settings import Settings
+from waystation.kernel.errors import BadInput
+from waystation.plugins.redaction.keys import key_check
+from waystation.runtime.stores import opened_store, own_key, tool_secrets
 
 SECRET, NEWER = "5up3r-s3cr3t-value", "n3w3r-s3cr3t-value"
 HEX = "0123456789abcdef" * 4

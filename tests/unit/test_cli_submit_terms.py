@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 
 from tests.ended_tasks import row_of
+from waystation.agents.decisions import TopUp, Unattended
 from waystation.cli.submit import tell_terms
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.decisions import TopUp, Unattended
-from waystation.domain.task import TaskRequest, own_session
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.amount import Amount, Limit
+from waystation.tasks.task import TaskRequest, own_session
 
 
 @pytest.fixture(autouse=True)

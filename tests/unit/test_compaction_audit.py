@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.histories import says, transcript
-from waystation.domain.compaction.audit import CONSTRAINTS, DECISIONS, Audit, Redaction, SearchableText, audits
-from waystation.domain.compaction.history import current, stand_in, view, with_record
-from waystation.domain.compaction.summary import ledger, summary_message
-from waystation.domain.passages import render
-from waystation.domain.transcript import Masked, Record, Restored, Summarised, Transcript, Truncated, user_text
+from waystation.context.audit import CONSTRAINTS, DECISIONS, Audit, Redaction, SearchableText, audits
+from waystation.context.history import current, stand_in, view, with_record
+from waystation.context.summary import ledger, summary_message
+from waystation.context.transcript import Masked, Record, Restored, Summarised, Transcript, Truncated, user_text
+from waystation.memory.passages import render
 
 CONTRACT = user_text("m1", "Find out what changed.")
 MIDDLE = (

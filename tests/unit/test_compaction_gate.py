@@ -3,12 +3,12 @@
 import pytest
 
 from tests.unit.histories import prose, research, results, says
-from waystation.domain.compaction.constraints import recorded_decisions, user_constraints, user_requests, user_words
-from waystation.domain.compaction.gate import Accepted, Rejected, Replacement, Rule, check_middle, check_summary
-from waystation.domain.compaction.outcome import Status
-from waystation.domain.compaction.summary import OPEN, inner_text, is_summary, summary_message
-from waystation.domain.compaction.tokens import estimate_message, estimate_text
-from waystation.domain.transcript import Message, Text, user_text
+from waystation.context.constraints import recorded_decisions, user_constraints, user_requests, user_words
+from waystation.context.outcome import Status
+from waystation.context.summary import OPEN, inner_text, is_summary, summary_message
+from waystation.context.summary_validator import Accepted, Rejected, Replacement, Rule, check_middle, check_summary
+from waystation.context.tokens import estimate_message, estimate_text
+from waystation.context.transcript import Message, Text, user_text
 
 ROOM = 800
 LARGE = 10_000

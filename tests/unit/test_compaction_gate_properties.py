@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.compaction.constraints import recorded_decisions, user_constraints, user_requests, user_words
-from waystation.domain.compaction.gate import Accepted, Replacement, check_summary
-from waystation.domain.compaction.summary import DEMANDED, entries, summary_message
-from waystation.domain.compaction.tokens import estimate_message, estimate_messages
-from waystation.domain.transcript import Message, Text
+from waystation.context.constraints import recorded_decisions, user_constraints, user_requests, user_words
+from waystation.context.summary import DEMANDED, entries, summary_message
+from waystation.context.summary_validator import Accepted, Replacement, check_summary
+from waystation.context.tokens import estimate_message, estimate_messages
+from waystation.context.transcript import Message, Text
 
 _pieces = st.sampled_from(
     [

@@ -14,13 +14,13 @@ from tests.unit.histories import (
     transcript,
     working,
 )
-from waystation.domain.compaction.history import view, with_record
-from waystation.domain.compaction.ladder import CannotFit, Nothing, Rung, Summarise, Truncate, next_rung, summary_length
-from waystation.domain.compaction.outcome import Status
-from waystation.domain.compaction.policy import CompactionPolicy
-from waystation.domain.compaction.summary import LEDGER_SHARE, summary_message
-from waystation.domain.compaction.tokens import Measure
-from waystation.domain.transcript import Message, Summarised, Text, Transcript, user_text
+from waystation.context.history import view, with_record
+from waystation.context.outcome import Status
+from waystation.context.pipeline import CannotFit, Nothing, Rung, Summarise, Truncate, next_rung, summary_length
+from waystation.context.policy import CompactionPolicy
+from waystation.context.summary import LEDGER_SHARE, summary_message
+from waystation.context.tokens import Measure
+from waystation.context.transcript import Message, Summarised, Text, Transcript, user_text
 
 FIXED = Measure(fixed=500)
 POLICY = small_policy()

@@ -13,13 +13,13 @@ from tests.unit.histories import (
     transcript,
     working,
 )
-from waystation.domain.compaction.history import view, with_record
-from waystation.domain.compaction.ladder import Mask, Rung, Summarise, next_rung
-from waystation.domain.compaction.policy import CompactionPolicy
-from waystation.domain.compaction.rungs import masking
-from waystation.domain.compaction.tokens import Measure
-from waystation.domain.compaction.units import layout
-from waystation.domain.transcript import Masked, Transcript, user_text
+from waystation.context.history import view, with_record
+from waystation.context.pipeline import Mask, Rung, Summarise, next_rung
+from waystation.context.policy import CompactionPolicy
+from waystation.context.stages import masking
+from waystation.context.tokens import Measure
+from waystation.context.transcript import Masked, Transcript, user_text
+from waystation.context.units import layout
 
 FIXED = Measure(fixed=500)
 POLICY = small_policy()

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.histories import prose
-from waystation.domain.compaction.rungs import is_too_large, preview
+from waystation.context.stages import is_too_large, preview
 
 BLOB = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 

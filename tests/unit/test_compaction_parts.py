@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.histories import prose
-from waystation.domain.compaction.ladder import part_length, parts_of
-from waystation.domain.compaction.tokens import estimate_text
+from waystation.context.pipeline import part_length, parts_of
+from waystation.context.tokens import estimate_text
 
 
 def test_what_fits_is_one_part() -> None:

@@ -4,14 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.histories import REREADABLE, more_messages, prose, small_policy, transcript
-from waystation.domain.compaction.constraints import user_constraints, user_requests
-from waystation.domain.compaction.gate import Accepted, Replacement, check_summary
-from waystation.domain.compaction.history import view, with_record
-from waystation.domain.compaction.ladder import CannotFit, Mask, Nothing, Summarise, Truncate, next_rung
-from waystation.domain.compaction.legality import violations
-from waystation.domain.compaction.summary import summary_message
-from waystation.domain.compaction.tokens import Measure
-from waystation.domain.transcript import Message, Summarised, Transcript, user_text
+from waystation.context.constraints import user_constraints, user_requests
+from waystation.context.history import view, with_record
+from waystation.context.legality import violations
+from waystation.context.pipeline import CannotFit, Mask, Nothing, Summarise, Truncate, next_rung
+from waystation.context.summary import summary_message
+from waystation.context.summary_validator import Accepted, Replacement, check_summary
+from waystation.context.tokens import Measure
+from waystation.context.transcript import Message, Summarised, Transcript, user_text
 
 CONTRACT = user_text("m1", "Find out what changed. Never guess.")
 POLICY = small_policy(8_000)

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.histories import REREADABLE, calls, prose, results, working
-from waystation.domain.compaction.history import view, with_record
-from waystation.domain.compaction.restoration import Restorable, recently_read, with_files, without_files
-from waystation.domain.compaction.summary import CLOSE, DEMANDED, OPEN, entries, ledger, summary_message
-from waystation.domain.compaction.tokens import Measure, estimate_text
-from waystation.domain.transcript import Message, Summarised, ToolResult, ToolUse, Transcript
+from waystation.context.history import view, with_record
+from waystation.context.restoration import Restorable, recently_read, with_files, without_files
+from waystation.context.summary import CLOSE, DEMANDED, OPEN, entries, ledger, summary_message
+from waystation.context.tokens import Measure, estimate_text
+from waystation.context.transcript import Message, Summarised, ToolResult, ToolUse, Transcript
 
 READERS = dict.fromkeys(REREADABLE, "name")
 MEASURE = Measure(fixed=500)

@@ -3,14 +3,14 @@
 import pytest
 
 from tests.unit.histories import calls, prose, research, results, says, small_policy, transcript, working
-from waystation.domain.compaction.history import view, with_record
-from waystation.domain.compaction.ladder import Summarise, next_rung
-from waystation.domain.compaction.policy import CompactionPolicy, Strategy
-from waystation.domain.compaction.strategies import STRATEGIES
-from waystation.domain.compaction.summary import summary_message
-from waystation.domain.compaction.tokens import Measure
-from waystation.domain.compaction.units import layout
-from waystation.domain.transcript import OPERATORS, Message, Opaque, Pinned, Summarised, Transcript, user_text
+from waystation.context.history import view, with_record
+from waystation.context.pipeline import Summarise, next_rung
+from waystation.context.policy import CompactionPolicy, Strategy
+from waystation.context.strategies import STRATEGIES
+from waystation.context.summary import summary_message
+from waystation.context.tokens import Measure
+from waystation.context.transcript import OPERATORS, Message, Opaque, Pinned, Summarised, Transcript, user_text
+from waystation.context.units import layout
 
 MEASURE = Measure(fixed=500)
 CONTRACT = user_text("m1", "Find out what changed.")

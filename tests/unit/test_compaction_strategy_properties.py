@@ -6,15 +6,15 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from tests.unit.histories import more_messages, prose, small_policy, transcript, wild_messages
-from waystation.domain.compaction.history import view, with_record
-from waystation.domain.compaction.ladder import Summarise, next_rung
-from waystation.domain.compaction.legality import violations
-from waystation.domain.compaction.policy import CompactionPolicy, Strategy
-from waystation.domain.compaction.strategies import STRATEGIES
-from waystation.domain.compaction.summary import summary_message
-from waystation.domain.compaction.tokens import Measure
-from waystation.domain.compaction.units import layout
-from waystation.domain.transcript import Message, Pinned, Summarised, Transcript, user_text
+from waystation.context.history import view, with_record
+from waystation.context.legality import violations
+from waystation.context.pipeline import Summarise, next_rung
+from waystation.context.policy import CompactionPolicy, Strategy
+from waystation.context.strategies import STRATEGIES
+from waystation.context.summary import summary_message
+from waystation.context.tokens import Measure
+from waystation.context.transcript import Message, Pinned, Summarised, Transcript, user_text
+from waystation.context.units import layout
 
 CONTRACT = user_text("m1", "Find out what changed. Never guess.")
 NOTHING = frozenset[str]()

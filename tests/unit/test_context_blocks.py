@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.unit.context_files import Context, Json, assistant, body, context, full, result, results, turns, user
-from waystation.adapters.conversation.request_body import read_request_body
 from waystation.agents.summariser import Middle
-from waystation.domain.compaction.constraints import identifiers
-from waystation.domain.passages import render, tool_names
+from waystation.context.constraints import identifiers
+from waystation.memory.passages import render, tool_names
+from waystation.plugins.request_files.request_body import read_request_body
 from waystation.testing import PlainRedactor
 
 __all__ = ["context"]

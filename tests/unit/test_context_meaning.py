@@ -23,7 +23,7 @@ from tests.unit.context_files import (
     user,
     words,
 )
-from waystation.domain.compaction.summary import CLOSE, NOTE, OPEN
+from waystation.context.summary import CLOSE, NOTE, OPEN
 
 __all__ = ["context"]
 

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.context_files import legal
-from waystation.adapters.conversation.request_body import RequestBody, image_size, read_request_body, written_messages
-from waystation.agents.conversation import Conversation
 from waystation.cli.context.arguments import measure_of
 from waystation.cli.context.compact import given_summary
-from waystation.domain.compaction.history import view
-from waystation.domain.compaction.policy import CompactionPolicy, Strategy
+from waystation.context.history import view
+from waystation.context.policy import CompactionPolicy, Strategy
+from waystation.plugins.request_files.conversation import Conversation
+from waystation.plugins.request_files.request_body import RequestBody, image_size, read_request_body, written_messages
 
 Json = dict[str, Any]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)

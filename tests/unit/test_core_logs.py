@@ -2,7 +2,7 @@
 
 import logging
 
-from waystation.adapters.temporal.metrics import AWAY, OutageFilter
+from waystation.runtime.temporal.metrics import AWAY, OutageFilter
 
 RETRIES = "temporalio.core-sdk_core::temporalio_client::retry"
 

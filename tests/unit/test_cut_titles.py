@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.privacy import PLACEHOLDER, cut
+from waystation.privacy.policy import PLACEHOLDER, cut
 
 NAME = "<PERSON_7f3a2c91d04e>"
 

@@ -4,10 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.crew import ROOMY, terms
-from waystation.domain.agent_run import AgentRun, Delegate, RunLeg
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Account, RunTotals, Usage
-from waystation.domain.delegation import (
+from waystation.agents.agent_run import AgentRun, Delegate, RunLeg
+from waystation.agents.delegation import (
     DelegationTerms,
     SubagentNews,
     SubagentOrder,
@@ -16,12 +14,16 @@ from waystation.domain.delegation import (
     parent_of,
     subagent_id,
 )
-from waystation.domain.details import denial_text
-from waystation.domain.leg import Delegated, RunRef, Standing
-from waystation.domain.plan import Plan, Step
-from waystation.domain.task import TaskPhase
-from waystation.domain.task_state import TaskState, progressed, taken_on
-from waystation.domain.work import Made
+from waystation.agents.deliverables import Made
+from waystation.agents.leg import Delegated, Standing
+from waystation.budgets.budget import Account, RunTotals
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.refs import RunRef
+from waystation.kernel.usage import Usage
+from waystation.planning.plan import Plan, Step
+from waystation.tasks.details import denial_text
+from waystation.tasks.state import TaskState, progressed, taken_on
+from waystation.tasks.task import TaskPhase
 
 BUDGET = 40_000
 AMOUNTS = st.lists(st.integers(0, 70_000), max_size=6)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from waystation.domain.compaction.constraints import user_constraints
-from waystation.domain.compaction.summary import ledger
-from waystation.domain.transcript import user_text
+from waystation.context.constraints import user_constraints
+from waystation.context.summary import ledger
+from waystation.context.transcript import user_text
 
 
 def demands(text: str) -> tuple[str, ...]:

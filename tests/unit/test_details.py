@@ -7,11 +7,11 @@ from inline_snapshot import snapshot
 
 from tests.unit.answering import approve, deny
 from tests.unit.progress_values import ASKING, NOON, PAUSED
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import Circumstances
-from waystation.domain.budget import RunTotals
-from waystation.domain.details import MAX_BYTES, details
-from waystation.domain.task import Approval, BudgetProgress, Refusal, TaskPhase, TaskProgress
+from waystation.budgets.budget import RunTotals
+from waystation.kernel.amount import Amount, Limit
+from waystation.tasks.approvals import Circumstances
+from waystation.tasks.details import MAX_BYTES, details
+from waystation.tasks.task import Approval, BudgetProgress, Refusal, TaskPhase, TaskProgress
 
 BOTH = Limit(tokens=100_000, micro_usd=10_000_000)
 

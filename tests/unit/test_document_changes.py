@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain import documents
-from waystation.domain.documents import (
+from waystation.documents import documents
+from waystation.documents.documents import (
     MOST_OF_A_TASK,
     ChangedLines,
     Document,
@@ -22,7 +22,7 @@ from waystation.domain.documents import (
     refuse_too_many,
     updated,
 )
-from waystation.domain.errors import BadInput
+from waystation.kernel.errors import BadInput
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 NAMES = st.sampled_from("abcdef")

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.citations import citations_in
-from waystation.domain.documents import LONGEST_PLACE, marked_place, place_marker, place_of, with_places
+from waystation.documents.citations import citations_in
+from waystation.documents.documents import LONGEST_PLACE, marked_place, place_marker, place_of, with_places
 
 KINDS = st.sampled_from(["page", "slide", "sheet", "chapter", "section", "attachment"])
 MARKED = st.builds("{} {}".format, KINDS, st.text(min_size=1).filter(lambda text: bool(text.split())))

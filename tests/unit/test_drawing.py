@@ -5,10 +5,10 @@ from tests.crew import terms
 from tests.unit import task_values
 from tests.unit.task_values import NOON, asking, finished, standing
 from tests.unit.test_delegation import delegating, delivered, orders, working
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.leg import AllowanceSpent, Delegated, ProviderLimit
-from waystation.domain.loans import FREED, drawable, drawn, freed, withdrawn
-from waystation.domain.task_state import TaskState, taken_on
+from waystation.agents.leg import AllowanceSpent, Delegated, ProviderLimit
+from waystation.kernel.amount import Amount, Limit
+from waystation.tasks.reallocation import FREED, drawable, drawn, freed, withdrawn
+from waystation.tasks.state import TaskState, taken_on
 
 MOST = 80
 """Percent that subagents hold together at most."""

@@ -17,14 +17,14 @@ from tests.unit.task_values import (
     totals,
     working,
 )
-from waystation.domain.agent_run import AgentRun, AskMoney, Deliver, Edit, RunLeg
-from waystation.domain.compaction.outcome import TOO_LATE, CompactionOutcome, ContextEdit, EditOutcome, Status
-from waystation.domain.details import details
-from waystation.domain.leg import ContextFull
-from waystation.domain.progress import progress_of
-from waystation.domain.signals import EDIT, Answer, Sent, SentTo, after_message, effect
-from waystation.domain.task import Refusal, TaskPhase
-from waystation.domain.task_state import TaskState
+from waystation.agents.agent_run import AgentRun, AskMoney, Deliver, Edit, RunLeg
+from waystation.agents.leg import ContextFull
+from waystation.context.outcome import TOO_LATE, CompactionOutcome, ContextEdit, EditOutcome, Status
+from waystation.tasks.details import details
+from waystation.tasks.progress import progress_of
+from waystation.tasks.signals import EDIT, Answer, Sent, SentTo, after_message, effect
+from waystation.tasks.state import TaskState
+from waystation.tasks.task import Refusal, TaskPhase
 
 PIN: dict[str, JsonValue] = {"action": "pin", "agent": "research-1", "message": "m4", "by": "Ada", "answer_id": "a1"}
 

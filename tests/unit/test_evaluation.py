@@ -7,9 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from waystation.domain.citations import Claim, citations_in, claims_in
-from waystation.domain.errors import BadInput
-from waystation.domain.evaluation import (
+from waystation.documents.citations import Claim, citations_in, claims_in
+from waystation.kernel.errors import BadInput
+from waystation.plugins.evaluation.scores import (
     MEASURES,
     Evaluation,
     GoldQuestion,

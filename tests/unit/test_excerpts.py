@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.memory import Excerpt, Passage, PassageKind, Recalled, Turn, excerpts, turns_of
+from waystation.memory.memory import Excerpt, Passage, PassageKind, Recalled, Turn, excerpts, turns_of
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 

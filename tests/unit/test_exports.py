@@ -4,11 +4,11 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.report_to_send import STORED, to_send
-from waystation.adapters.reports.page import report_page
-from waystation.domain.changes import changes_part, report_changes
-from waystation.domain.exports import HeadingBlock, shortest_names, stored_report
-from waystation.domain.report import opened_with
-from waystation.markdown import numbered_markdown
+from waystation.plugins.exports.page import report_page
+from waystation.reports.blocks import HeadingBlock, shortest_names, stored_report
+from waystation.reports.changes import changes_part, report_changes
+from waystation.reports.markdown import numbered_markdown
+from waystation.reports.report import opened_with
 
 
 def test_each_cited_place_has_one_number_with_its_page_its_lines_and_what_is_wrong_with_it() -> None:

@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.histories import prose, says, transcript
-from waystation.domain.compaction.history import view, with_record
-from waystation.domain.compaction.ladder import GROWTH_PERCENT, MOST_FAILED, why_no_summary
-from waystation.domain.compaction.summary import summary_message
-from waystation.domain.compaction.tokens import estimate_message, estimate_messages
-from waystation.domain.transcript import Rewound, Summarised, SummaryFailed, Transcript, user_text
+from waystation.context.history import view, with_record
+from waystation.context.pipeline import GROWTH_PERCENT, MOST_FAILED, why_no_summary
+from waystation.context.summary import summary_message
+from waystation.context.tokens import estimate_message, estimate_messages
+from waystation.context.transcript import Rewound, Summarised, SummaryFailed, Transcript, user_text
 
 MIDDLE = 8_000
 

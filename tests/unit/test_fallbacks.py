@@ -10,10 +10,10 @@ import pytest
 from pydantic import ValidationError
 
 from tests.prices import PRICES
-from waystation.connections import VendorRefusal
-from waystation.domain.budget import Usage
-from waystation.domain.endpoints import EndpointKind, Endpoints
-from waystation.domain.errors import (
+from waystation.config.resolver import called_models, placed_prices, task_terms
+from waystation.config.settings import Settings, setting_faults
+from waystation.context.transcript import Message, Text, Thinking, ToolUse, user_text
+from waystation.kernel.errors import (
     BadInput,
     EndpointBroken,
     KeyRefused,
@@ -24,12 +24,12 @@ from waystation.domain.errors import (
     ReplyBlocked,
     SpendingLimitReached,
 )
-from waystation.domain.models import OFFLINE_MODEL, Price, Rates, cost_micro_usd
-from waystation.domain.task import TaskRequest, TaskTerms
-from waystation.domain.transcript import Message, Text, Thinking, ToolUse, user_text
-from waystation.ports import ModelReply, ModelRequest
-from waystation.settings import Settings, setting_faults
-from waystation.terms import called_models, placed_prices, task_terms
+from waystation.kernel.usage import Usage
+from waystation.models.connections import VendorRefusal
+from waystation.models.endpoints import EndpointKind, Endpoints
+from waystation.models.ports import ModelReply, ModelRequest
+from waystation.models.profiles import OFFLINE_MODEL, Price, Rates, cost_micro_usd
+from waystation.tasks.task import TaskRequest, TaskTerms
 from waystation.testing import ScriptedModel, scripted_reply
 from workers.models import ModelSwitch, model_switch
 

@@ -5,8 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from waystation.domain.decisions import question_on
-from waystation.domain.foreign import (
+from waystation.agents.decisions import question_on
+from waystation.context.transcript import ToolUse
+from waystation.privacy.policy import Redacted, Span, with_placeholders
+from waystation.security.untrusted import (
     RESULT_CHARACTERS,
     ForeignName,
     ForeignResult,
@@ -16,8 +18,6 @@ from waystation.domain.foreign import (
     model_names,
     question,
 )
-from waystation.domain.privacy import Redacted, Span, with_placeholders
-from waystation.domain.transcript import ToolUse
 
 SPEC = ForeignToolSpec(server="web", tool="fetch", name="web__fetch", description="", input_schema={})
 ODD = st.text(st.sampled_from("aB_-. é"), min_size=0, max_size=70)

@@ -5,7 +5,7 @@ from itertools import permutations
 
 import pytest
 
-from waystation.adapters.qdrant.points import RANK_CONSTANT, fused
+from waystation.memory.qdrant.points import RANK_CONSTANT, fused
 
 
 @dataclass(frozen=True)

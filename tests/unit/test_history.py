@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.histories import REREADABLE, more_messages, prose, research, says, small_policy, transcript
-from waystation.domain.compaction.audit import shown
-from waystation.domain.compaction.history import current, pinned_ids, restore, rewind, view, with_record
-from waystation.domain.compaction.ladder import Mask, Summarise, Truncate, next_rung
-from waystation.domain.compaction.legality import violations
-from waystation.domain.compaction.summary import summary_message
-from waystation.domain.compaction.tokens import Measure
-from waystation.domain.compaction.units import pin, unpin
-from waystation.domain.errors import BadInput
-from waystation.domain.transcript import Masked, Message, Pinned, Summarised, Transcript, Truncated, user_text
+from waystation.context.audit import shown
+from waystation.context.history import current, pinned_ids, restore, rewind, view, with_record
+from waystation.context.legality import violations
+from waystation.context.pipeline import Mask, Summarise, Truncate, next_rung
+from waystation.context.summary import summary_message
+from waystation.context.tokens import Measure
+from waystation.context.transcript import Masked, Message, Pinned, Summarised, Transcript, Truncated, user_text
+from waystation.context.units import pin, unpin
+from waystation.kernel.errors import BadInput
 
 CONTRACT = user_text("m1", "Find out what changed. Never guess.")
 POLICY = small_policy(8_000)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from waystation.domain.compaction.constraints import identifiers
+from waystation.context.constraints import identifiers
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.layers import RULES, SHARES, Demands, Layer, Part, allocate, limit_of, share_of
+from waystation.agents.prompt_sections import RULES, SHARES, Demands, Layer, Part, allocate, limit_of, share_of
 
 windows = st.integers(0, 1_000_000)
 

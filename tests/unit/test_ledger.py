@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Account
-from waystation.domain.errors import Overdrawn
+from waystation.budgets.budget import Account
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.errors import Overdrawn
 
 UNITS = ("tokens", "micro_usd")
 CHILDREN = st.sampled_from(["a", "b", "c", "d"])

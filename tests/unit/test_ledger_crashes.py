@@ -17,15 +17,16 @@ from pydantic import JsonValue
 
 from tests.unit import answering
 from tests.unit.task_values import NOON, PLAN, REF, TERMS
-from waystation.domain import approvals, session
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Account, RunTotals, Usage
-from waystation.domain.errors import Overdrawn
-from waystation.domain.leg import AllowanceSpent, Finished, LegOutcome, ProviderLimit, Standing
-from waystation.domain.loans import drawn
-from waystation.domain.session import Ask, Raised, SessionAnswer, SessionState, Settlement
-from waystation.domain.task import Approval, TaskPhase
-from waystation.domain.task_state import TaskState
+from waystation.agents.leg import AllowanceSpent, Finished, LegOutcome, ProviderLimit, Standing
+from waystation.budgets.budget import Account, RunTotals
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.errors import Overdrawn
+from waystation.kernel.usage import Usage
+from waystation.tasks import approvals, session
+from waystation.tasks.reallocation import drawn
+from waystation.tasks.session import Ask, Raised, SessionAnswer, SessionState, Settlement
+from waystation.tasks.state import TaskState
+from waystation.tasks.task import Approval, TaskPhase
 
 TASKS = ("task-1", "task-2", "task-3")
 BUDGET, AGENT = Limit(tokens=40_000, micro_usd=80_000), Limit(tokens=8_000, micro_usd=16_000)

@@ -5,15 +5,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.unit.task_values import PLAN, REF, TERMS
-from waystation.domain import session
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Account, RunTotals, Usage
-from waystation.domain.errors import Overdrawn
-from waystation.domain.leg import AllowanceSpent, Finished, Standing
-from waystation.domain.loans import drawn, from_task
-from waystation.domain.session import Ask, Raised, SessionState, Settlement
-from waystation.domain.task import TaskPhase
-from waystation.domain.task_state import TaskState
+from waystation.agents.leg import AllowanceSpent, Finished, Standing
+from waystation.budgets.budget import Account, RunTotals
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.errors import Overdrawn
+from waystation.kernel.usage import Usage
+from waystation.tasks import session
+from waystation.tasks.reallocation import drawn, from_task
+from waystation.tasks.session import Ask, Raised, SessionState, Settlement
+from waystation.tasks.state import TaskState
+from waystation.tasks.task import TaskPhase
 
 TASKS = ("task-1", "task-2", "task-3")
 BUDGET = Limit(tokens=40_000, micro_usd=80_000)

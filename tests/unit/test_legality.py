@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 
 from tests.unit.histories import calls, results, says, wild_messages
-from waystation.domain.compaction.legality import violations
-from waystation.domain.compaction.repair import legal
-from waystation.domain.transcript import Message, Text, Thinking, ToolResult, ToolUse, user_text
+from waystation.context.legality import violations
+from waystation.context.repair import legal
+from waystation.context.transcript import Message, Text, Thinking, ToolResult, ToolUse, user_text
 
 ASKS = user_text("m1", "Go.")
 

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from tests.ended_tasks import row_of
 from tests.store_contract.values import charge, reply
-from waystation.adapters.clock import utc_now
-from waystation.adapters.store import SqlStore
-from waystation.adapters.store.events import announce
 from waystation.client import Client
-from waystation.domain.events import Happening
-from waystation.domain.leg import RunRef
-from waystation.domain.task import TaskRequest
-from waystation.serve.listeners import Feed
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.clock import utc_now
+from waystation.kernel.refs import RunRef
+from waystation.plugins.web.listeners import Feed
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.event_repository import announce
+from waystation.tasks.events import Happening
+from waystation.tasks.task import TaskRequest
 
 NUMBER = re.compile(rb"^id: (\d+)$", re.MULTILINE)
 DEEDS = st.sampled_from(["turn", "turn", "turn", "undone", "worker", "server", "hear", "cut"])

@@ -6,7 +6,7 @@ import pytest
 
 SCRIPT = """
 import gc
-from waystation.imports import loading
+from waystation.kernel.imports import loading
 with loading():
     pass
 print(gc.get_freeze_count() > 0)

@@ -1,5 +1,13 @@
 from tests.prices import PRICES
-from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL, ModelFacts, Takes, answering, model_facts, plain_name
+from waystation.models.profiles import (
+    AGENT_MODEL,
+    CONDENSE_MODEL,
+    ModelFacts,
+    Takes,
+    answering,
+    model_facts,
+    plain_name,
+)
 
 
 def test_a_known_model_has_its_window_and_its_longest_reply() -> None:

@@ -16,13 +16,13 @@ from tests.unit.task_values import (
     standing,
     working,
 )
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import Circumstances, authorised
-from waystation.domain.decisions import TopUp
-from waystation.domain.leg import LegOutcome, TurnLimit
-from waystation.domain.loans import from_task
-from waystation.domain.session import SessionAnswer
-from waystation.domain.task_state import TaskState
+from waystation.agents.decisions import TopUp
+from waystation.agents.leg import LegOutcome, TurnLimit
+from waystation.kernel.amount import Amount, Limit
+from waystation.tasks.approvals import Circumstances, authorised
+from waystation.tasks.reallocation import from_task
+from waystation.tasks.session import SessionAnswer
+from waystation.tasks.state import TaskState
 
 FIRST = "research-1 has spent 98 % of its budget: 29,500 of 30,000 tokens."
 

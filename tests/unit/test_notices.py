@@ -2,12 +2,12 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.unit.notice_values import ASKED, REQUEST, ended
-from waystation.domain.agent_run import Outlook
-from waystation.domain.amount import Amount
-from waystation.domain.loans import FREED
-from waystation.domain.notices import Event, Notice, fields, text
-from waystation.domain.task import TaskPhase
-from waystation.domain.work import Made
+from waystation.agents.agent_run import Outlook
+from waystation.agents.deliverables import Made
+from waystation.kernel.amount import Amount
+from waystation.tasks.notices import Event, Notice, fields, text
+from waystation.tasks.reallocation import FREED
+from waystation.tasks.task import TaskPhase
 
 PAGE = "http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef?a=1&b=2"
 TASK = "`task-0123456789abcdef`, “How is the bar &lt;crossed&gt; &amp; when?”"

@@ -3,8 +3,8 @@ import re
 
 import pytest
 
-from waystation.adapters.offline.summary import condensed
-from waystation.adapters.offline.view import NOTHING_NEW, STALLED
+from waystation.plugins.offline.summary import condensed
+from waystation.plugins.offline.view import NOTHING_NEW, STALLED
 
 ASK = "Write a summary of 100 to 300 tokens."
 

@@ -1,9 +1,12 @@
 import pytest
 from pydantic import JsonValue
 
-from waystation.adapters.anthropic.requests import MessagesRequest
-from waystation.adapters.offline.replies import CHARACTERS_A_TOKEN, Call, call
-from waystation.adapters.offline.research import (
+from waystation.agents.prompt_sections import Reminder
+from waystation.kernel.amount import Limit
+from waystation.models.anthropic.requests import MessagesRequest
+from waystation.models.profiles import OFFLINE_MODEL
+from waystation.plugins.offline.replies import CHARACTERS_A_TOKEN, Call, call
+from waystation.plugins.offline.research import (
     LEAST_PART,
     MANY_DOCUMENTS,
     PARTS,
@@ -12,10 +15,7 @@ from waystation.adapters.offline.research import (
     dividing,
     research,
 )
-from waystation.adapters.offline.view import Contract, Exchange, View, view_of
-from waystation.domain.amount import Limit
-from waystation.domain.layers import Reminder
-from waystation.domain.models import OFFLINE_MODEL
+from waystation.plugins.offline.view import Contract, Exchange, View, view_of
 
 ENOUGH = LEAST_PART * 100 // PERCENT
 LONG = PARTS * LEAST_PART * CHARACTERS_A_TOKEN // MANY_DOCUMENTS

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.adapters.offline.language import (
+from waystation.plugins.offline.language import (
     asks_for_figure,
     concepts,
     is_of_every_document,
@@ -10,8 +10,8 @@ from waystation.adapters.offline.language import (
     stems_in,
     weighed,
 )
-from waystation.adapters.offline.plan import clauses
-from waystation.adapters.offline.quotes import best_quotes, header_of
+from waystation.plugins.offline.plan import clauses
+from waystation.plugins.offline.quotes import best_quotes, header_of
 
 LICENCES = concepts("Which licences do these packages carry?")
 

@@ -3,10 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from waystation.adapters.anthropic.requests import MessagesRequest, RequestRefused
-from waystation.adapters.offline.replies import Reply, call, fitted
-from waystation.adapters.offline.transport import reply_to
-from waystation.domain.models import OFFLINE_MODEL
+from waystation.models.anthropic.requests import MessagesRequest, RequestRefused
+from waystation.models.profiles import OFFLINE_MODEL
+from waystation.plugins.offline.replies import Reply, call, fitted
+from waystation.plugins.offline.transport import reply_to
 
 FINDINGS: list[JsonValue] = [
     {"claim": f"claim {number}", "citations": [f"[a:{number}-{number}]"]} for number in range(9)

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.unit.histories import calls, research, says
-from waystation.domain.compaction.constraints import MOST_ITEMS, OPEN_WORK_CHARACTERS, STEP, open_items
-from waystation.domain.compaction.summary import ledger, summary_message
-from waystation.domain.transcript import Message, ToolUse, user_text
+from waystation.context.constraints import MOST_ITEMS, OPEN_WORK_CHARACTERS, STEP, open_items
+from waystation.context.summary import ledger, summary_message
+from waystation.context.transcript import Message, ToolUse, user_text
 
 CONTRACT = user_text("m1", "Find out why.")
 PLAN = says("m2", "My plan:\n- [x] list the files\n- [ ] compare the years\n2. [IN PROGRESS] the table\n[DONE] search")

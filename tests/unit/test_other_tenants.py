@@ -9,9 +9,9 @@ from tests.ended_tasks import keep_ended_task
 from waystation.cli.main import run
 from waystation.client import Client
 from waystation.client.lookups import restored_for_owner
-from waystation.domain.errors import UnknownTask
-from waystation.domain.signals import EditInput
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.errors import UnknownTask
+from waystation.tasks.signals import EditInput
 
 EDIT = EditInput(action="rewind", agent="writing", message="m")
 LOOKS: dict[str, Callable[[Client, str], Awaitable[object]]] = {

@@ -6,16 +6,17 @@ from hypothesis import strategies as st
 
 from tests.unit.progress_values import ASKING, NOON
 from tests.unit.task_values import after_leg, finished, totals, working
-from waystation.domain.agent_run import AgentRun, Outlook, outlook
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Account, RunTotals, Usage
-from waystation.domain.decisions import IN_ADVANCE
-from waystation.domain.details import answer_text, denial_text, estimate_line, made_text, steps_text
-from waystation.domain.leg import AllowanceSpent, ProviderLimit, Standing, Yielded
-from waystation.domain.loans import FREED
-from waystation.domain.plan import Plan
-from waystation.domain.task import Approval
-from waystation.domain.work import Analysis, Finding, Findings, Made, Note, ReportDraft, Section, made
+from waystation.agents.agent_run import AgentRun, Outlook, outlook
+from waystation.agents.decisions import IN_ADVANCE
+from waystation.agents.deliverables import Analysis, Finding, Findings, Made, Note, ReportDraft, Section, made
+from waystation.agents.leg import AllowanceSpent, ProviderLimit, Standing, Yielded
+from waystation.budgets.budget import Account, RunTotals
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.usage import Usage
+from waystation.planning.plan import Plan
+from waystation.tasks.details import answer_text, denial_text, estimate_line, made_text, steps_text
+from waystation.tasks.reallocation import FREED
+from waystation.tasks.task import Approval
 
 
 def asking_run(used: int, calls: int, needed: int, share: int) -> AgentRun:

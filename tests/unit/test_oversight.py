@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.task_values import NOON, PLAN, REF, TERMS, finished, spent, totals, working
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Account
-from waystation.domain.plan import Plan, PlanRevision, Review, Revised, Step
-from waystation.domain.reviews import (
+from waystation.budgets.budget import Account
+from waystation.kernel.amount import Amount, Limit
+from waystation.planning.plan import Plan, PlanRevision, Review, Revised, Step
+from waystation.tasks.reviews import (
     HELD_FOR,
     Reviewed,
     allowance,
@@ -23,8 +23,8 @@ from waystation.domain.reviews import (
     revision_due,
     revision_request,
 )
-from waystation.domain.task import TaskPhase, TaskTerms
-from waystation.domain.task_state import TaskState
+from waystation.tasks.state import TaskState
+from waystation.tasks.task import TaskPhase, TaskTerms
 
 OVERSEEN = TERMS.replace(revisions=1, reviews=1)
 STEPS = ("research-1", "research-2", "analysis", "writing")

@@ -7,11 +7,11 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.amount import Amount, amount_text
-from waystation.domain.budget import Usage
-from waystation.domain.progress import Bill, Paid, Unanswered, bill
-from waystation.domain.transcript import Charge, Intent
-from waystation.serve.task_page import rendered
+from waystation.context.transcript import Charge, Intent
+from waystation.kernel.amount import Amount, amount_text
+from waystation.kernel.usage import Usage
+from waystation.plugins.web.task_page import rendered
+from waystation.tasks.progress import Bill, Paid, Unanswered, bill
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 COUNTS = st.integers(0, 3_000_000)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from pydantic import JsonValue, ValidationError
 
-from waystation.domain.projection import ParameterLimit, fault, limited, unknown, with_defaults
+from waystation.agents.tool_visibility import ParameterLimit, fault, limited, unknown, with_defaults
 
 FIVE = ParameterLimit(max=5)
 SCHEMA: dict[str, JsonValue] = {

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.leg import RunRef
-from waystation.domain.memory import Passage
-from waystation.domain.passages import TURN_CHARACTERS, chunks, make_passages, render, tool_names
-from waystation.domain.transcript import Block, Message, Speaker, Text, Thinking, ToolResult, ToolUse, user_text
+from waystation.context.transcript import Block, Message, Speaker, Text, Thinking, ToolResult, ToolUse, user_text
+from waystation.kernel.refs import RunRef
+from waystation.memory.memory import Passage
+from waystation.memory.passages import TURN_CHARACTERS, chunks, make_passages, render, tool_names
 
 RUN = RunRef(store_id="s", tenant="t", session="e", task_id="task-1", step_id="r1", role="research")
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.patterns import LINEAR, PROVEN, Linear, linear, literals, proven, transient
+from waystation.kernel.patterns import LINEAR, PROVEN, Linear, linear, literals, proven, transient
 
 TEXTS = st.text(alphabet="ab-1é漢🙂\ud800 \n", max_size=40)
 SOURCES = (r"a+", r"(?P<one>a)|(?P<two>b+)", r"[ab]*", r"é漢?", r"^a|b$", r"(a)?b", r"(?:a|ab)(c|bcd)?1*")

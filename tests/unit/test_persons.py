@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from waystation.domain.removal import ERASED, NearValue, Sought, Trace, Whereabouts, near_values, summed_places
+from waystation.erasure.removal import ERASED, NearValue, Sought, Trace, Whereabouts, near_values, summed_places
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from waystation.domain.events import EventKind, TaskEvent
-from waystation.serve.pictures import LEFT, MOST_CALLS, THINNEST, WIDTH, Mark, line_of, timeline
+from waystation.plugins.web.pictures import LEFT, MOST_CALLS, THINNEST, WIDTH, Mark, line_of, timeline
+from waystation.tasks.events import EventKind, TaskEvent
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from waystation.domain.pieces import Piece, joined, split
+from waystation.kernel.pieces import Piece, joined, split
 
 MOST = 600
 SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=900)

@@ -2,8 +2,8 @@
 
 from benchmarks.memory.kinds import generated
 from benchmarks.memory.plain import Bm25, PlainMemory, words
-from waystation.adapters.embeddings.local import NoEmbedder
-from waystation.domain.compaction.tokens import estimate_text
+from waystation.context.tokens import estimate_text
+from waystation.memory.embedders.local import NoEmbedder
 
 TALK = [f"turn {number} about the weather of day {number}" for number in range(30)]
 

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.agents.planner import SUBMIT_PLAN
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.plan import (
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.roles import Role
+from waystation.planning.plan import (
     Plan,
     PlanChange,
     Step,
@@ -16,7 +16,7 @@ from waystation.domain.plan import (
     share_out,
     standard_plan,
 )
-from waystation.domain.roles import Role
+from waystation.planning.planner import SUBMIT_PLAN
 
 
 def step(step_id: str, role: Role = "research", *needs: str, goal: str = "Find it.") -> Step:

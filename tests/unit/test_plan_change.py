@@ -1,6 +1,6 @@
 import pytest
 
-from waystation.domain.plan import (
+from waystation.planning.plan import (
     Plan,
     PlanChange,
     PlanDifference,

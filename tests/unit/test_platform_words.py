@@ -3,9 +3,9 @@
 import pytest
 
 from tests.unit.histories import research, says, transcript
-from waystation.domain.compaction.constraints import user_constraints, user_requests, user_words
-from waystation.domain.compaction.units import layout
-from waystation.domain.transcript import Message, platform_text, user_text
+from waystation.context.constraints import user_constraints, user_requests, user_words
+from waystation.context.transcript import Message, platform_text, user_text
+from waystation.context.units import layout
 
 WORD = platform_text("m12", "Go on. You must hand in with submit_findings.")
 

@@ -2,9 +2,10 @@ from itertools import compress, product
 
 import pytest
 
-from waystation.domain.amount import Limit
-from waystation.domain.budget import Mode
-from waystation.domain.presets import PRESETS, Choices, Preset, Source, Wishes, choose
+from waystation.budgets.budget import Mode
+from waystation.config.presets import PRESETS, Choices, Source, Wishes, choose
+from waystation.kernel.amount import Limit
+from waystation.tasks.task import Preset
 
 LEVELS = ("request", "preset", "environment", "config file")
 WISHES: dict[str, tuple[Limit | int | Mode, ...]] = {

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.prices import PRICES
-from waystation.adapters.prices import EXAMPLE, LIKE, load_prices, published_prices
 from waystation.cli.console import sentence
 from waystation.cli.main import run
-from waystation.domain.budget import Usage
-from waystation.domain.errors import BadInput
-from waystation.domain.models import KNOWN_MODELS, cost_micro_usd, price_of, worst_rates
+from waystation.kernel.errors import BadInput
+from waystation.kernel.usage import Usage
+from waystation.models.prices import EXAMPLE, LIKE, load_prices, published_prices
+from waystation.models.profiles import KNOWN_MODELS, cost_micro_usd, price_of, worst_rates
 
 TODAY = date(2026, 11, 21)
 RATES = "rates = { input = 3, output = 18, cache_write = 4.5, cache_read = 0.18 }"

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.prices import PRICES
-from waystation.domain.budget import Usage, WorstRates
-from waystation.domain.models import LongPrompts, Price, prices_of, worst_rates
-from waystation.domain.models import cost_micro_usd as priced_cost
+from waystation.budgets.budget import WorstRates
+from waystation.kernel.usage import Usage
+from waystation.models.profiles import LongPrompts, Price, prices_of, worst_rates
+from waystation.models.profiles import cost_micro_usd as priced_cost
 
 TODAY = date(2026, 11, 21)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from waystation.domain.privacy import Place, Policy, Treatment, treatment
+from waystation.privacy.policy import Place, Policy, Treatment, treatment
 
 ROOT = Path(__file__).parents[2]
 WORDS = {

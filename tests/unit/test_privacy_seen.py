@@ -7,14 +7,14 @@ from rich.console import Console
 
 from tests.unit.render_values import PAUSED
 from tests.unit.test_report import parts
+from waystation.agents.deliverables import ReportDraft
 from waystation.cli.render import happened, task_screen
 from waystation.client.task_json import task_json
-from waystation.domain.details import details
-from waystation.domain.privacy import Policy
-from waystation.domain.report import Apparatus, whole_report
-from waystation.domain.task import TaskProgress
-from waystation.domain.work import ReportDraft
-from waystation.task_view import TaskView
+from waystation.privacy.policy import Policy
+from waystation.reports.report import Apparatus, whole_report
+from waystation.tasks.details import details
+from waystation.tasks.task import TaskProgress
+from waystation.tasks.view import TaskView
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 WAITS = "RunResearchAgent is tried again: RedactionFailed: the redactor is down"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from waystation.domain.procedures import (
+from waystation.documents.procedures import (
     LEAST_FIT,
     PROCEDURE_CHARACTERS,
     GivenProcedure,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from waystation.domain.presets import PROFILES, Profile, Wishes, profile_of, wishes_of
+from waystation.config.presets import PROFILES, Profile, Wishes, profile_of, wishes_of
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
-from waystation.domain.projection import FIRST, LAST, LATER, SOON, Offered, Rights, ToolPolicy, Urgency, project, urgent
-from waystation.domain.roles import PHASES, Permission, Phase, agent_roles, role_spec
+from waystation.agents.tool_visibility import (
+    FIRST,
+    LAST,
+    LATER,
+    SOON,
+    Offered,
+    Rights,
+    ToolPolicy,
+    Urgency,
+    project,
+    urgent,
+)
+from waystation.kernel.roles import PHASES, Permission, Phase, agent_roles, role_spec
 
 permissions: st.SearchStrategy[Permission] = st.sampled_from(sorted(role_spec("research").permissions))
 phases: st.SearchStrategy[Phase] = st.sampled_from(PHASES)

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from waystation.adapters.documents.question_sets import find_set, load_set, posed
-from waystation.domain.errors import BadInput
-from waystation.domain.evaluation import normal_words, says
+from waystation.kernel.errors import BadInput
+from waystation.plugins.evaluation.question_sets import find_set, load_set, posed
+from waystation.plugins.evaluation.scores import normal_words, says
 
 GOOD = """name: harbours
 documents: [docs]

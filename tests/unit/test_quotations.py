@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.compaction.gate import REMOVED, without_invented
+from waystation.context.summary_validator import REMOVED, without_invented
 
 SAID = (
     "Please check “src/app.py”,\nand don't  publish before Friday.",

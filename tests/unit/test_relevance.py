@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from waystation.domain.memory import CALIBRATED, LEAST_RELEVANCE, MemoryQuery, Passage, is_relevant
+from waystation.memory.memory import CALIBRATED, LEAST_RELEVANCE, MemoryQuery, Passage, is_relevant
 
 NAME = "wordllama-l2-supercat-256"
 SCALE = CALIBRATED[NAME]

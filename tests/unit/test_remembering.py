@@ -3,11 +3,11 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.documents import Document, DocumentPassage
-from waystation.domain.passages import SLICE_CHARACTERS, beyond, document_passage, lines_of_slice
-from waystation.domain.privacy import Redacted, Span, line_for_line, unredacted, with_placeholders
-from waystation.domain.report import not_remembered_section
-from waystation.domain.task import TaskRef
+from waystation.documents.documents import Document, DocumentPassage
+from waystation.kernel.refs import TaskRef
+from waystation.memory.passages import SLICE_CHARACTERS, beyond, document_passage, lines_of_slice
+from waystation.privacy.policy import Redacted, Span, line_for_line, unredacted, with_placeholders
+from waystation.reports.report import not_remembered_section
 
 REF = TaskRef(store_id="store", tenant="tenant", session="session", task_id="task-1")
 LINES = st.lists(st.text(st.sampled_from("ab \né"), max_size=12), max_size=8).map("".join)

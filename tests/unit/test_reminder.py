@@ -4,10 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.compaction.tokens import estimate_text
-from waystation.domain.delegation import Teammate, team_of
-from waystation.domain.layers import (
+from waystation.agents.delegation import Teammate, team_of
+from waystation.agents.prompt_sections import (
     SHOWN_FAILURES,
     WHY_CHARACTERS,
     Failure,
@@ -20,7 +18,9 @@ from waystation.domain.layers import (
     share_of,
     with_status,
 )
-from waystation.domain.transcript import Message, ToolResult, ToolUse, user_text
+from waystation.context.tokens import estimate_text
+from waystation.context.transcript import Message, ToolResult, ToolUse, user_text
+from waystation.kernel.amount import Amount, Limit
 
 PLAN = (
     Teammate(id="research-1", state="delegating"),

@@ -2,11 +2,11 @@ from inline_snapshot import snapshot
 
 from tests.unit.test_bill import NOON, turn
 from waystation.cli.render import bill_text
-from waystation.domain.amount import Amount
-from waystation.domain.budget import Usage
-from waystation.domain.models import OFFLINE_MODEL
-from waystation.domain.progress import Bill, Paid, Unanswered, bill
-from waystation.domain.transcript import Intent
+from waystation.context.transcript import Intent
+from waystation.kernel.amount import Amount
+from waystation.kernel.usage import Usage
+from waystation.models.profiles import OFFLINE_MODEL
+from waystation.tasks.progress import Bill, Paid, Unanswered, bill
 
 LARGE = Usage(input=1_234, cache_write=456_789, cache_read=12_345_678, output=98_765)
 

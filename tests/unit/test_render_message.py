@@ -1,7 +1,7 @@
 from inline_snapshot import snapshot
 
 from waystation.cli.render import message_text
-from waystation.domain.transcript import Message, Text, Thinking, ToolResult, ToolUse
+from waystation.context.transcript import Message, Text, Thinking, ToolResult, ToolUse
 
 
 def test_a_message_shows_every_kind_of_block() -> None:

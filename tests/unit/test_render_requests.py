@@ -4,14 +4,14 @@ from datetime import UTC, datetime, timedelta
 from inline_snapshot import snapshot
 
 from tests.unit.render_values import ASKING, ASKING_OUTLOOK, DEAR, PAUSED
+from waystation.agents.deliverables import Made
 from waystation.cli.options import Deadline, parse_amount
 from waystation.cli.render import inbox_lines
 from waystation.cli.render_requests import approve_command, inbox_text, request_text
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.plan import PLANNING_ID
-from waystation.domain.task import Approval, BudgetProgress
-from waystation.domain.work import Made
-from waystation.task_view import PendingApproval, pending
+from waystation.kernel.amount import Amount, Limit
+from waystation.planning.plan import PLANNING_ID
+from waystation.tasks.task import Approval, BudgetProgress
+from waystation.tasks.view import PendingApproval, pending
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 WIDE = 200

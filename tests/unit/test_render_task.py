@@ -4,16 +4,17 @@ from inline_snapshot import snapshot
 from rich.console import Console, RenderableType
 
 from tests.unit.render_values import ASKING, DEAR, PAUSED, USAGE
+from waystation.budgets.budget import RunTotals
 from waystation.cli.render import budget_text, happened, task_screen
 from waystation.client.task_json import task_json
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import Origin
-from waystation.domain.budget import RunTotals, Usage
-from waystation.domain.details import cost_text
-from waystation.domain.documents import DocumentsUpdate
-from waystation.domain.models import OFFLINE_MODEL
-from waystation.domain.task import BudgetProgress, Refusal, Reused, TaskPhase
-from waystation.task_view import TaskView
+from waystation.documents.documents import DocumentsUpdate
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.usage import Usage
+from waystation.models.profiles import OFFLINE_MODEL
+from waystation.tasks.approvals import Origin
+from waystation.tasks.details import cost_text
+from waystation.tasks.task import BudgetProgress, Refusal, Reused, TaskPhase
+from waystation.tasks.view import TaskView
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

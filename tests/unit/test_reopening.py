@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.task_values import NOON, PLAN, REF, TERMS, asking, finished, working
-from waystation.domain import session
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Account
-from waystation.domain.continuation import TaskRewind, going_on
-from waystation.domain.errors import BadInput, Overdrawn
-from waystation.domain.session import SessionState, Settlement
-from waystation.domain.task import BudgetProgress, TaskPhase
-from waystation.domain.task_state import TaskState
+from waystation.budgets.budget import Account
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.errors import BadInput, Overdrawn
+from waystation.tasks import session
+from waystation.tasks.continuation import TaskRewind, going_on
+from waystation.tasks.session import SessionState, Settlement
+from waystation.tasks.state import TaskState
+from waystation.tasks.task import BudgetProgress, TaskPhase
 
 ORDER = ("research-1", "research-2", "analysis", "writing")
 

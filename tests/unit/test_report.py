@@ -2,10 +2,12 @@ from inline_snapshot import snapshot
 
 from tests.unit.progress_values import ASKING
 from tests.unit.progress_values import PAUSED as STILL_PAUSED
-from waystation.domain.budget import RunTotals, Usage
-from waystation.domain.citations import Citation, CitedDocument, FailedCitation
-from waystation.domain.documents import LeftOut
-from waystation.domain.report import (
+from waystation.agents.deliverables import Analysis, Finding, Findings, ReportDraft, Section
+from waystation.budgets.budget import RunTotals
+from waystation.documents.citations import Citation, CitedDocument, FailedCitation
+from waystation.documents.documents import LeftOut
+from waystation.kernel.usage import Usage
+from waystation.reports.report import (
     OFFLINE_WARNING,
     ONLY_QUOTED,
     Apparatus,
@@ -16,8 +18,7 @@ from waystation.domain.report import (
     whole_report,
     written_part,
 )
-from waystation.domain.task import TaskPhase, TaskProgress
-from waystation.domain.work import Analysis, Finding, Findings, ReportDraft, Section
+from waystation.tasks.task import TaskPhase, TaskProgress
 
 PAUSED = STILL_PAUSED.replace(phase=TaskPhase.PARTIAL)
 """The same task, ended."""

@@ -1,6 +1,6 @@
-from waystation.domain.citations import Citation, FailedCitation
-from waystation.domain.report import Drafted, bullet_list, faults_in
-from waystation.domain.work import Analysis, Finding, Findings, ReportDraft, Section
+from waystation.agents.deliverables import Analysis, Finding, Findings, ReportDraft, Section
+from waystation.documents.citations import Citation, FailedCitation
+from waystation.reports.report import Drafted, bullet_list, faults_in
 
 FOUND = Findings(
     findings=(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from waystation.domain.passages import with_speakers
-from waystation.words import SPEAKER, ComparedTexts
+from waystation.documents.search_terms import SPEAKER, ComparedTexts
+from waystation.memory.passages import with_speakers
 
 LINES = ["class Mailer:", *(f"    STEP_{number} = {number}" for number in range(200))]
 

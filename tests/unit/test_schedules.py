@@ -10,9 +10,9 @@ from tests.unit.task_values import NOON, REF, TERMS
 from waystation.cli.main import run
 from waystation.cli.schedules import schedule_json, schedule_text
 from waystation.client.schedules import KnownSchedule
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.procedures import GivenProcedure
-from waystation.domain.schedules import (
+from waystation.documents.procedures import GivenProcedure
+from waystation.kernel.amount import Amount, Limit
+from waystation.tasks.schedules import (
     MonthlyBudget,
     PauseOrder,
     RunOrder,
@@ -26,7 +26,7 @@ from waystation.domain.schedules import (
     pause_note,
     request_id_of,
 )
-from waystation.domain.task import TaskRequest, TaskRow
+from waystation.tasks.task import TaskRequest, TaskRow
 
 ASKED = TaskRequest(question="What of the fees?", session="S", request_id="r", budget=Limit(tokens=200_000))
 WISH = ScheduleWish(name="weekly", request=ASKED, paths=("/srv/fees",), timing=Timing(cron="0 7 * * 1"))

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.progress_values import APPROVED, ASKING, DENIED, NOON
-from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, Origin, SentAnswer, SentFields, origin_of
-from waystation.domain.task import Approval, Refusal
-from waystation.task_view import PendingApproval, still_open
+from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET, Origin, SentAnswer, SentFields, origin_of
+from waystation.tasks.task import Approval, Refusal
+from waystation.tasks.view import PendingApproval, still_open
 
 MINUTE = timedelta(minutes=1)
 GRANTED = APPROVED.replace(requested_at=NOON, answered_at=NOON + 5 * MINUTE, answer_id="a1")

@@ -1,12 +1,12 @@
 """What the pages say of a request before it is answered."""
 
 from tests.unit.render_values import ASKING
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.plan import PLANNING_ID, standard_plan
-from waystation.domain.progress import not_begun
-from waystation.domain.task import Approval, StepProgress
-from waystation.serve.task_page import for_what
-from waystation.task_view import PendingApproval
+from waystation.kernel.amount import Amount, Limit
+from waystation.planning.plan import PLANNING_ID, standard_plan
+from waystation.plugins.web.task_page import for_what
+from waystation.tasks.progress import not_begun
+from waystation.tasks.task import Approval, StepProgress
+from waystation.tasks.view import PendingApproval
 
 
 def rows(approval: Approval, steps: tuple[StepProgress, ...] = ()) -> dict[str, str]:

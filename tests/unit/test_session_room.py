@@ -3,15 +3,15 @@
 import pytest
 
 from tests.ended_tasks import keep_ended_task
-from waystation.adapters.clock import utc_now
-from waystation.adapters.store import SqlStore
-from waystation.agents.contract import WINDOW_SHARE, EarlierTasks
+from waystation.agents.task_brief import WINDOW_SHARE, EarlierTasks
 from waystation.client.sessions import new_row
-from waystation.domain.compaction.tokens import estimate_text
-from waystation.domain.errors import BadInput
-from waystation.domain.task import TaskRequest
-from waystation.impossible_terms import first_turn
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.config.validation import first_turn
+from waystation.context.tokens import estimate_text
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.task import TaskRequest
 
 
 def follow_up(session: str = "default") -> TaskRequest:

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from activities.agents import AgentActivities, ContextActivities
 from activities.memory import DocumentActivities
 from activities.tasks import OversightActivities, PlanningActivities, ReportActivities
-from waystation.domain.task import TaskRef
+from waystation.kernel.refs import TaskRef
 from workers.parts import DEPTH, present_session, session_of
 
 REF = TaskRef(store_id="s", tenant="t", session="harbour", task_id="task-1")

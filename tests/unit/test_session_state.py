@@ -7,13 +7,14 @@ from inline_snapshot import snapshot
 from pydantic import JsonValue, ValidationError
 
 from tests.crew import terms
-from waystation.domain import session
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Account
-from waystation.domain.details import limit_fields
-from waystation.domain.errors import BadInput, Overdrawn
-from waystation.domain.held import HeldMessage, held_with
-from waystation.domain.session import (
+from waystation.budgets.budget import Account
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.errors import BadInput, Overdrawn
+from waystation.kernel.held_signals import HeldMessage, held_with
+from waystation.kernel.refs import TaskRef
+from waystation.tasks import session
+from waystation.tasks.details import limit_fields
+from waystation.tasks.session import (
     Admitted,
     Ask,
     Raised,
@@ -22,7 +23,6 @@ from waystation.domain.session import (
     SessionState,
     Settlement,
 )
-from waystation.domain.task import TaskRef
 
 EMPTY = SessionState(account=Account(limit=Limit(tokens=100_000)))
 SIXTY = Limit(tokens=60_000)

@@ -4,8 +4,8 @@ import pytest
 from pydantic import ValidationError
 
 from waystation.cli.main import run
-from waystation.domain.amount import Limit
-from waystation.settings import Settings, unknown_variables
+from waystation.config.settings import Settings, unknown_variables
+from waystation.kernel.amount import Limit
 
 
 def test_the_environment_beats_the_default_and_an_argument_beats_the_environment(

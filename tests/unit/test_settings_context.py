@@ -8,13 +8,13 @@ from pydantic import SecretStr, ValidationError
 
 from tests.ended_tasks import row_of
 from tests.prices import PRICES
+from waystation.agents.leg import AgentTerms
 from waystation.cli.submit import tell_terms
-from waystation.domain.amount import Limit
-from waystation.domain.foreign import USUAL
-from waystation.domain.leg import AgentTerms
-from waystation.domain.task import TaskRequest
-from waystation.settings import Settings
-from waystation.terms import adjustments, task_terms
+from waystation.config.resolver import adjustments, task_terms
+from waystation.config.settings import Settings
+from waystation.kernel.amount import Limit
+from waystation.security.untrusted import USUAL
+from waystation.tasks.task import TaskRequest
 
 WITH_KEY = SecretStr("sk-ant-1")
 OPUS, SONNET, HAIKU = "claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5"

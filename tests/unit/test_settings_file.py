@@ -5,15 +5,14 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from waystation.budgets.budget import Mode
 from waystation.cli.console import BAD_USAGE, exit_code, sentence
-from waystation.domain.amount import WRITTEN, Limit
-from waystation.domain.budget import Mode
-from waystation.domain.errors import BadInput
-from waystation.domain.presets import Preset
-from waystation.domain.task import TaskRequest
-from waystation.settings import Settings
-from waystation.settings_text import NOT_IN_A_FILE
-from waystation.terms import choices
+from waystation.config.resolver import choices
+from waystation.config.settings import Settings
+from waystation.config.values import NOT_IN_A_FILE
+from waystation.kernel.amount import WRITTEN, Limit
+from waystation.kernel.errors import BadInput
+from waystation.tasks.task import Preset, TaskRequest
 
 
 @pytest.fixture

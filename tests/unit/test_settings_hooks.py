@@ -8,14 +8,14 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from tests.webhook_server import running_webhook
-from waystation.adapters.clock import utc_now
-from waystation.adapters.hooks import CommandHook, PostedHook
-from waystation.adapters.store import SqlStore
-from waystation.agents.condenser import CompactionHooks
+from waystation.agents.compactor import CompactionHooks
 from waystation.cli.console import BAD_USAGE, exit_code, sentence
-from waystation.domain.compaction.outcome import CompactionEvent
-from waystation.domain.errors import BadInput
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.context.outcome import CompactionEvent
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput
+from waystation.runtime.hooks import CommandHook, PostedHook
+from waystation.runtime.sql_store import SqlStore
 from waystation.testing import ListMeter
 from workers.outside import opened_hooks
 from workers.parts import opened_parts

@@ -10,13 +10,13 @@ from tests.ended_tasks import row_of
 from tests.prices import PRICES
 from waystation.cli.main import sentence
 from waystation.cli.submit import tell_terms
-from waystation.connections import Patience
-from waystation.domain.amount import Limit
-from waystation.domain.errors import BadInput
-from waystation.domain.models import CONDENSE_MODEL, OFFLINE_MODEL
-from waystation.domain.task import TaskRequest, TaskTerms
-from waystation.settings import Settings, setting_faults, unknown_variables
-from waystation.terms import adjustments, task_terms, warnings_about
+from waystation.config.resolver import adjustments, task_terms, warnings_about
+from waystation.config.settings import Settings, setting_faults, unknown_variables
+from waystation.kernel.amount import Limit
+from waystation.kernel.errors import BadInput
+from waystation.models.connections import Patience
+from waystation.models.profiles import CONDENSE_MODEL, OFFLINE_MODEL
+from waystation.tasks.task import TaskRequest, TaskTerms
 from workers.models import patience_of
 
 SONNET, OPUS, HAIKU, COUNTING = "claude-sonnet-5-5", "claude-opus-5-5", "claude-haiku-5-5", "claude-haiku-4-5"

@@ -4,15 +4,14 @@ import pytest
 from pydantic import SecretStr
 
 from tests.prices import PRICES
-from waystation.domain.amount import Amount, Limit, read_limit
-from waystation.domain.budget import Mode
-from waystation.domain.errors import BadInput
-from waystation.domain.models import OFFLINE_MODEL
-from waystation.domain.presets import Preset
-from waystation.domain.task import TaskRequest, TaskTerms
-from waystation.impossible_terms import CONTRACT_TOKENS, PROMPT_TOKENS
-from waystation.settings import Settings
-from waystation.terms import bought_text, task_terms, warnings_about
+from waystation.budgets.budget import Mode
+from waystation.config.resolver import bought_text, task_terms, warnings_about
+from waystation.config.settings import Settings
+from waystation.config.validation import CONTRACT_TOKENS, PROMPT_TOKENS
+from waystation.kernel.amount import Amount, Limit, read_limit
+from waystation.kernel.errors import BadInput
+from waystation.models.profiles import OFFLINE_MODEL
+from waystation.tasks.task import Preset, TaskRequest, TaskTerms
 
 WITH_KEY = SecretStr("sk-ant-1")
 FIRST_TURN = PROMPT_TOKENS + CONTRACT_TOKENS

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from waystation.agents.tool_visibility import ParameterLimit, ToolPolicy
 from waystation.cli.console import sentence
-from waystation.domain.errors import BadInput
-from waystation.domain.projection import ParameterLimit, ToolPolicy
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.errors import BadInput
 
 
 def test_in_development_nothing_is_limited() -> None:

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from waystation.cli.main import run
-from waystation.domain.errors import BadInput
-from waystation.settings import TraceTarget, trace_target
+from waystation.config.settings import TraceTarget, trace_target
+from waystation.kernel.errors import BadInput
 
 ENDPOINT = "http://collector:4318"
 SAID = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -155,7 +155,7 @@ def test_a_process_that_is_not_asked_for_spans_loads_nothing_that_makes_them() -
     """The API is loaded by the SDKs of models, and costs nothing without a provider."""
     done = subprocess.run([sys.executable, "-c", WORKER], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    ours = ("opentelemetry.sdk", "opentelemetry.exporter", "opentelemetry.proto", "waystation.adapters.traces")
+    ours = ("opentelemetry.sdk", "opentelemetry.exporter", "opentelemetry.proto", "waystation.runtime.telemetry")
     assert [name for name in loaded if name.startswith((*ours, "temporalio.contrib.opentelemetry"))] == []
 
 

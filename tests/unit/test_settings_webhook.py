@@ -3,7 +3,7 @@ from pydantic import ValidationError
 
 from waystation.cli.console import BAD_USAGE, WORK_FAILED, exit_code, sentence
 from waystation.cli.main import run
-from waystation.settings import Settings
+from waystation.config.settings import Settings
 
 ADDRESS = "https://hooks.example.com/services/T0/B0/hush"
 

@@ -6,10 +6,10 @@ import pytest
 
 from tests.unit.histories import calls, research, results, says, transcript
 from waystation.cli.render_context import log_texts
-from waystation.domain.compaction.audit import ShownTranscript, shown
-from waystation.domain.compaction.history import with_record
-from waystation.domain.compaction.summary import summary_message
-from waystation.domain.transcript import (
+from waystation.context.audit import ShownTranscript, shown
+from waystation.context.history import with_record
+from waystation.context.summary import summary_message
+from waystation.context.transcript import (
     Masked,
     Pinned,
     Record,

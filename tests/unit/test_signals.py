@@ -7,11 +7,11 @@ from pydantic import JsonValue
 
 from activities.bookkeeping import AuditRequest
 from tests.unit.task_values import NOON, asking, standing_of, working
-from waystation.domain import signals
-from waystation.domain.compaction.outcome import ContextEdit
-from waystation.domain.signals import EDIT, MESSAGE, UPDATE, InputT, SentTo, Signal, after_message, entry_id, not_kept
-from waystation.domain.task import Approval, Refusal, Telling
-from waystation.domain.task_state import TaskState
+from waystation.context.outcome import ContextEdit
+from waystation.tasks import signals
+from waystation.tasks.signals import EDIT, MESSAGE, UPDATE, InputT, SentTo, Signal, after_message, entry_id, not_kept
+from waystation.tasks.state import TaskState
+from waystation.tasks.task import Approval, Refusal, Telling
 from workflows.task import TaskWorkflow
 
 ROWS = [name for name, row in vars(signals).items() if isinstance(row, Signal)]

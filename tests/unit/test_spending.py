@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from waystation.cli.main import run
 from waystation.cli.tasks import spending_rows, spent_text
-from waystation.domain.budget import Usage
-from waystation.domain.errors import BadInput
-from waystation.domain.progress import MOST_DAYS, Days, SpentLine, spent_in
-from waystation.serve.charts import APART, DAYS_FOOT, DAYS_HEIGHT, DAYS_LEFT, spent_days
-from waystation.serve.pictures import WIDTH
+from waystation.kernel.errors import BadInput
+from waystation.kernel.usage import Usage
+from waystation.plugins.web.charts import APART, DAYS_FOOT, DAYS_HEIGHT, DAYS_LEFT, spent_days
+from waystation.plugins.web.pictures import WIDTH
+from waystation.tasks.progress import MOST_DAYS, Days, SpentLine, spent_in
 
 TODAY = date(2026, 11, 25)
 DAYS = st.dates(TODAY - timedelta(days=60), TODAY)

@@ -10,15 +10,17 @@ from rich.console import RenderableType
 
 from tests.unit.progress_values import NOON, step
 from tests.unit.render_values import PAUSED
+from waystation.agents.activity import Doing
+from waystation.budgets.budget import RunTotals
 from waystation.cli import follow
 from waystation.cli.render import doing_text
 from waystation.client import Client
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import RunTotals, Usage
-from waystation.domain.progress import Doing, spending
-from waystation.domain.task import BudgetProgress, TaskPhase
-from waystation.settings import Settings
-from waystation.task_view import TaskView
+from waystation.config.settings import Settings
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.usage import Usage
+from waystation.tasks.progress import spending
+from waystation.tasks.task import BudgetProgress, TaskPhase
+from waystation.tasks.view import TaskView
 
 WAITING = Doing(agent="research-1", what="model", turn=4, since=NOON, seen=NOON + timedelta(seconds=3700))
 

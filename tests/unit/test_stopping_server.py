@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from waystation.serve.access import Guard, SignIn
+from waystation.plugins.web.access import Guard, SignIn
 
 ACCESS = SignIn(token="t" * 43, port=8520)
 

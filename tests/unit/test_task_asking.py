@@ -6,12 +6,12 @@ from pydantic import JsonValue
 
 from tests.unit.answering import approve, deny
 from tests.unit.task_values import NOON, after_leg, asking, finished, spent, standing, standing_of, working
-from waystation.domain.agent_run import AgentRun, Outlook
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.leg import AllowanceSpent, Finished, LegOutcome, TurnLimit
-from waystation.domain.task import Approval, Refusal, TaskPhase
-from waystation.domain.task_state import SHOWN_REFUSALS, TaskState
-from waystation.domain.work import Made
+from waystation.agents.agent_run import AgentRun, Outlook
+from waystation.agents.deliverables import Made
+from waystation.agents.leg import AllowanceSpent, Finished, LegOutcome, TurnLimit
+from waystation.kernel.amount import Amount, Limit
+from waystation.tasks.state import SHOWN_REFUSALS, TaskState
+from waystation.tasks.task import Approval, Refusal, TaskPhase
 
 
 def test_a_request_says_what_the_money_is_for_under_an_id_that_a_replay_gives_again() -> None:

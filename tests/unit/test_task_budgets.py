@@ -5,14 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.task_values import NOON, PLAN, REF, TERMS, after_leg
-from waystation.domain.agent_run import AskMoney
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Account, RunTotals, Usage
-from waystation.domain.leg import AllowanceSpent, Finished, Standing
-from waystation.domain.loans import drawn, from_task, may_be_handed_back
-from waystation.domain.progress import progress_of
-from waystation.domain.session import SessionAnswer
-from waystation.domain.task_state import UNFIT_SHARES, TaskState
+from waystation.agents.agent_run import AskMoney
+from waystation.agents.leg import AllowanceSpent, Finished, Standing
+from waystation.budgets.budget import Account, RunTotals
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.usage import Usage
+from waystation.tasks.progress import progress_of
+from waystation.tasks.reallocation import drawn, from_task, may_be_handed_back
+from waystation.tasks.session import SessionAnswer
+from waystation.tasks.state import UNFIT_SHARES, TaskState
 
 PLANNING = RunTotals(usage=Usage(input=2_000), turns=1, cost_micro_usd=40_000)
 NUMBERS = st.none() | st.integers(0, 400_000)

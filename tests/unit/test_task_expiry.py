@@ -6,11 +6,11 @@ import pytest
 
 from tests.unit.answering import approve, deny
 from tests.unit.task_values import NOON, asking, standing_of, working
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import Circumstances, authorised
-from waystation.domain.decisions import IN_ADVANCE, TopUp, Unattended
-from waystation.domain.task import Approval, Refusal, TaskPhase
-from waystation.domain.task_state import TaskState
+from waystation.agents.decisions import IN_ADVANCE, TopUp, Unattended
+from waystation.kernel.amount import Amount, Limit
+from waystation.tasks.approvals import Circumstances, authorised
+from waystation.tasks.state import TaskState
+from waystation.tasks.task import Approval, Refusal, TaskPhase
 
 LATER = NOON + timedelta(days=7)
 

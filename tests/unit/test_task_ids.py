@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from waystation.domain.task import TaskRequest, session_workflow_id, task_id_of
+from waystation.tasks.task import TaskRequest, session_workflow_id, task_id_of
 
 TENANTS, SESSIONS, REQUESTS = ("pilots", "others"), ("autumn", "winter"), ("first", "second")
 

@@ -4,8 +4,8 @@ from inline_snapshot import snapshot
 
 from tests.unit.render_values import DEAR, PAUSED
 from waystation.client.task_json import task_json
-from waystation.domain.documents import DocumentsUpdate
-from waystation.task_view import TaskView
+from waystation.documents.documents import DocumentsUpdate
+from waystation.tasks.view import TaskView
 
 NOON = datetime(2026, 7, 25, 12, tzinfo=UTC)
 

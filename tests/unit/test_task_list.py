@@ -10,18 +10,18 @@ from rich.cells import cell_len
 
 from tests.ended_tasks import row_of
 from tests.unit.render_values import DEAR, PAUSED
-from waystation.adapters.clock import utc_now
-from waystation.adapters.store import SqlStore
 from waystation.cli.console import BAD_USAGE
 from waystation.cli.main import run
 from waystation.cli.options import day_text, past_moment
 from waystation.cli.tasks import PHASE_MARKS, marks_text, task_lines, used_at_a_glance
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.details import span_text
-from waystation.domain.errors import BadInput
-from waystation.domain.task import TaskPhase, TaskRequest
-from waystation.settings import Settings
-from waystation.task_view import TaskFilter, TaskView, as_stored
+from waystation.config.settings import Settings
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.details import span_text
+from waystation.tasks.task import TaskPhase, TaskRequest
+from waystation.tasks.view import TaskFilter, TaskView, as_stored
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)

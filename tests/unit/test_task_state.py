@@ -15,16 +15,16 @@ from tests.unit.task_values import (
     totals,
     working,
 )
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Account
-from waystation.domain.compaction.outcome import CompactionOutcome, Status
-from waystation.domain.leg import ContextFull
-from waystation.domain.loans import from_task
-from waystation.domain.plan import standard_plan
-from waystation.domain.progress import progress_of
-from waystation.domain.session import SessionAnswer
-from waystation.domain.task import BudgetProgress, TaskPhase
-from waystation.domain.task_state import TaskState, summed
+from waystation.agents.leg import ContextFull
+from waystation.budgets.budget import Account
+from waystation.context.outcome import CompactionOutcome, Status
+from waystation.kernel.amount import Amount, Limit
+from waystation.planning.plan import standard_plan
+from waystation.tasks.progress import progress_of
+from waystation.tasks.reallocation import from_task
+from waystation.tasks.session import SessionAnswer
+from waystation.tasks.state import TaskState, summed
+from waystation.tasks.task import BudgetProgress, TaskPhase
 
 
 def test_the_share_of_every_step_is_reserved_as_soon_as_there_is_a_plan() -> None:

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.leg import AgentTerms
-from waystation.domain.models import LEAST_THINKING, Effort, ThinkingSetting, budgeted, model_facts
+from waystation.agents.leg import AgentTerms
+from waystation.models.profiles import LEAST_THINKING, Effort, ThinkingSetting, budgeted, model_facts
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.histories import calls, results, says, wild_messages
-from waystation.domain.compaction.tokens import (
+from waystation.context.tokens import (
     Measure,
     correction,
     estimate_message,
@@ -12,7 +12,7 @@ from waystation.domain.compaction.tokens import (
     request_tokens,
     upper_bound,
 )
-from waystation.domain.transcript import Message, Thinking, user_text
+from waystation.context.transcript import Message, Thinking, user_text
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, JsonValue
 
 from tests.unit.histories import wild_messages
-from waystation.domain.compaction.tokens import estimate_text, fixed_tokens, request_tokens, upper_bound
-from waystation.domain.transcript import Block, Message, RedactedThinking, Text, Thinking, ToolResult, ToolUse
+from waystation.context.tokens import estimate_text, fixed_tokens, request_tokens, upper_bound
+from waystation.context.transcript import Block, Message, RedactedThinking, Text, Thinking, ToolResult, ToolUse
 
 
 class Counted(BaseModel):

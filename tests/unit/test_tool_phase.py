@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.projection import tool_phase
-from waystation.domain.roles import AgentRole, Phase
-from waystation.domain.transcript import (
+from waystation.agents.tool_visibility import tool_phase
+from waystation.context.transcript import (
     Masked,
     Message,
     Record,
@@ -18,6 +17,7 @@ from waystation.domain.transcript import (
     Transcript,
     user_text,
 )
+from waystation.kernel.roles import AgentRole, Phase
 
 ENDING = {"submit_findings"}
 

@@ -7,20 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from waystation.domain.budget import Usage
-from waystation.domain.events import EventKind, TaskEvent
-from waystation.domain.foreign import ToolDefinition
-from waystation.domain.spans import TraceSpan, span_id_of
-from waystation.domain.traces import (
-    ABANDONED,
-    OTHER_TOOL,
-    TracedRun,
-    TracedTask,
-    TracePlace,
-    touched,
-    traced,
-)
-from waystation.domain.transcript import (
+from waystation.context.transcript import (
     Charge,
     Message,
     Summarised,
@@ -29,6 +16,19 @@ from waystation.domain.transcript import (
     ToolUse,
     Transcript,
     user_text,
+)
+from waystation.kernel.usage import Usage
+from waystation.security.untrusted import ToolDefinition
+from waystation.tasks.events import EventKind, TaskEvent
+from waystation.tasks.spans import TraceSpan, span_id_of
+from waystation.tasks.traces import (
+    ABANDONED,
+    OTHER_TOOL,
+    TracedRun,
+    TracedTask,
+    TracePlace,
+    touched,
+    traced,
 )
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

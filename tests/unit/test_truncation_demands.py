@@ -1,11 +1,11 @@
 """Truncation, where no summary is to be had: what the user demanded stays, word for word."""
 
 from tests.unit.histories import prose, says, small_policy, transcript
-from waystation.domain.compaction.constraints import user_constraints
-from waystation.domain.compaction.history import view, with_record
-from waystation.domain.compaction.ladder import Truncate, next_rung
-from waystation.domain.compaction.tokens import Measure, estimate_message
-from waystation.domain.transcript import Transcript, user_text
+from waystation.context.constraints import user_constraints
+from waystation.context.history import view, with_record
+from waystation.context.pipeline import Truncate, next_rung
+from waystation.context.tokens import Measure, estimate_message
+from waystation.context.transcript import Transcript, user_text
 
 MEASURE = Measure(fixed=200)
 POLICY = small_policy(8_000)

@@ -2,12 +2,12 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from waystation.agents.decisions import IN_ADVANCE, TopUp, Unattended
 from waystation.cli.options import unattended
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import Circumstances, authorised
-from waystation.domain.decisions import IN_ADVANCE, TopUp, Unattended
-from waystation.domain.errors import BadInput
-from waystation.domain.task import Approval
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.errors import BadInput
+from waystation.tasks.approvals import Circumstances, authorised
+from waystation.tasks.task import Approval
 
 NOW = datetime(2026, 11, 21, 22, 30, tzinfo=timezone(timedelta(hours=1)))
 REQUEST = Approval(request_id="r1-1", agent="r1", asked=Amount(tokens=20_000), needed=Amount(tokens=900))

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.amount import Amount
-from waystation.domain.budget import RunTotals, Usage, summed
+from waystation.budgets.budget import RunTotals, summed
+from waystation.kernel.amount import Amount
+from waystation.kernel.usage import Usage
 
 COUNTS = st.integers(0, 1_000_000)
 USAGES = st.builds(Usage, input=COUNTS, cache_write=COUNTS, cache_read=COUNTS, output=COUNTS)

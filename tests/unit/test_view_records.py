@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.histories import calls, prose, research, results, says, transcript, wild_messages, working
-from waystation.domain.compaction.history import view, with_record
-from waystation.domain.compaction.legality import violations
-from waystation.domain.compaction.summary import summary_message
-from waystation.domain.transcript import (
+from waystation.context.history import view, with_record
+from waystation.context.legality import violations
+from waystation.context.summary import summary_message
+from waystation.context.transcript import (
     Masked,
     Message,
     Record,

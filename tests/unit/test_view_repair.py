@@ -3,10 +3,10 @@
 import pytest
 
 from tests.unit.histories import calls, results, says, transcript
-from waystation.domain.compaction.history import view
-from waystation.domain.compaction.legality import violations
-from waystation.domain.compaction.repair import NO_RESULT
-from waystation.domain.transcript import Message, RedactedThinking, Text, Thinking, ToolResult, user_text
+from waystation.context.history import view
+from waystation.context.legality import violations
+from waystation.context.repair import NO_RESULT
+from waystation.context.transcript import Message, RedactedThinking, Text, Thinking, ToolResult, user_text
 
 ASKS = user_text("m1", "Go.")
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from yarl import URL
 
-from waystation.domain.errors import WebRefused
-from waystation.domain.web import LONGEST_LINE, Domains, page_lines, same_site, web_address, web_page
+from waystation.documents.web_pages import LONGEST_LINE, Domains, page_lines, same_site, web_address, web_page
+from waystation.kernel.errors import WebRefused
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

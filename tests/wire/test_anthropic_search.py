@@ -4,11 +4,11 @@ import httpx2
 import pytest
 from pydantic import JsonValue
 
-from waystation.adapters.anthropic.messages_server import Scripted, ScriptedServer, refused
-from waystation.adapters.anthropic.model import AnthropicSearch, anthropic_search
-from waystation.domain.budget import Usage
-from waystation.domain.errors import ModelUnavailable
-from waystation.domain.web import Domains, WebHit
+from waystation.documents.web_pages import Domains, WebHit
+from waystation.kernel.errors import ModelUnavailable
+from waystation.kernel.usage import Usage
+from waystation.models.anthropic.messages_server import Scripted, ScriptedServer, refused
+from waystation.models.anthropic.model import AnthropicSearch, anthropic_search
 
 ANYWHERE = Domains(allow=("*",))
 HARBOUR, KEEPER = "https://example.org/harbour", "https://example.org/keeper"

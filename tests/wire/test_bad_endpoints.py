@@ -9,11 +9,8 @@ import pytest
 from pydantic import JsonValue
 
 from tests.vendor_servers import chat_chunks
-from waystation.adapters.anthropic.messages_server import message_of
-from waystation.adapters.anthropic.model import anthropic_model
-from waystation.adapters.anthropic.sse import events
-from waystation.adapters.openai.model import openai_model
-from waystation.domain.errors import (
+from waystation.context.transcript import Text, ToolUse, user_text
+from waystation.kernel.errors import (
     EndpointBroken,
     ModelError,
     ModelGone,
@@ -22,9 +19,12 @@ from waystation.domain.errors import (
     ReplyBlocked,
     SpendingLimitReached,
 )
-from waystation.domain.models import Effort
-from waystation.domain.transcript import Text, ToolUse, user_text
-from waystation.ports import ChatModel, ModelReply, ModelRequest, StopReason
+from waystation.models.anthropic.messages_server import message_of
+from waystation.models.anthropic.model import anthropic_model
+from waystation.models.anthropic.sse import events
+from waystation.models.openai.model import openai_model
+from waystation.models.ports import ChatModel, ModelReply, ModelRequest, StopReason
+from waystation.models.profiles import Effort
 from waystation.testing import scripted_reply
 
 Protocol = Literal["messages", "chat completions"]

@@ -28,12 +28,12 @@ from tests.vendor_servers import (
     VendorServer,
     VertexServer,
 )
-from waystation.connections import USUAL_PATIENCE
-from waystation.domain.budget import Usage
-from waystation.domain.endpoints import ModelEndpoint, NamedEndpoint
-from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable
-from waystation.domain.transcript import Message, Text, Thinking, ToolResult, ToolUse, user_text
-from waystation.ports import ChatModel, ModelReply, ModelRequest, StopReason, ToolSpec
+from waystation.context.transcript import Message, Text, Thinking, ToolResult, ToolUse, user_text
+from waystation.kernel.errors import ModelError, ModelRejected, ModelUnavailable
+from waystation.kernel.usage import Usage
+from waystation.models.connections import USUAL_PATIENCE
+from waystation.models.endpoints import ModelEndpoint, NamedEndpoint
+from waystation.models.ports import ChatModel, ModelReply, ModelRequest, StopReason, ToolSpec
 from waystation.testing import ScriptedModel, scripted_reply
 from workers.models import endpoint_model
 

@@ -7,7 +7,10 @@ import pytest
 from anthropic.types import RawMessageStreamEvent
 from pydantic import JsonValue, TypeAdapter
 
-from waystation.adapters.anthropic.messages_server import (
+from waystation.context.transcript import Text, Thinking, ToolUse, user_text
+from waystation.kernel.errors import ModelError
+from waystation.kernel.usage import Usage
+from waystation.models.anthropic.messages_server import (
     Scripted,
     ScriptedServer,
     cut_stream,
@@ -15,13 +18,10 @@ from waystation.adapters.anthropic.messages_server import (
     failed_midstream,
     message_of,
 )
-from waystation.adapters.anthropic.model import anthropic_model
-from waystation.adapters.anthropic.partial import NOTICE_SECONDS, TOKENS_PER_SECOND, PartialReply
-from waystation.adapters.anthropic.sse import StreamEvent, events
-from waystation.domain.budget import Usage
-from waystation.domain.errors import ModelError
-from waystation.domain.transcript import Text, Thinking, ToolUse, user_text
-from waystation.ports import ModelRequest
+from waystation.models.anthropic.model import anthropic_model
+from waystation.models.anthropic.partial import NOTICE_SECONDS, TOKENS_PER_SECOND, PartialReply
+from waystation.models.anthropic.sse import StreamEvent, events
+from waystation.models.ports import ModelRequest
 from waystation.testing import scripted_reply
 
 USAGE = Usage(input=900, cache_write=300, cache_read=5_000, output=150)

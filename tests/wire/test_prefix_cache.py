@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import JsonValue
 
-from waystation.adapters.anthropic.messages_server import LIFE, Break, CachingServer, PrefixCache
-from waystation.adapters.anthropic.model import anthropic_model
-from waystation.domain.transcript import Message, Text, user_text
-from waystation.ports import ModelRequest, ToolSpec
+from waystation.context.transcript import Message, Text, user_text
+from waystation.models.anthropic.messages_server import LIFE, Break, CachingServer, PrefixCache
+from waystation.models.anthropic.model import anthropic_model
+from waystation.models.ports import ModelRequest, ToolSpec
 from waystation.testing import scripted_reply
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

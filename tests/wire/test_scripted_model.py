@@ -1,5 +1,5 @@
-from waystation.domain.transcript import Text, user_text
-from waystation.ports import ModelReply, ModelRequest
+from waystation.context.transcript import Text, user_text
+from waystation.models.ports import ModelReply, ModelRequest
 from waystation.testing import ScriptedModel, scripted_reply
 
 

@@ -4,7 +4,7 @@ import pytest
 from inline_snapshot import snapshot
 from pydantic import JsonValue
 
-from waystation.adapters.anthropic.sse import PIECE, StreamEvent, error_event, events
+from waystation.models.anthropic.sse import PIECE, StreamEvent, error_event, events
 
 MESSAGE: dict[str, JsonValue] = {
     "id": "msg_1",

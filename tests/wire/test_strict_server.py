@@ -8,12 +8,12 @@ import pytest
 from pydantic import JsonValue
 
 from tests.strict_server import Body, StrictServer, refusal
-from waystation.adapters.anthropic.messages_server import PrefixBinding
-from waystation.adapters.anthropic.model import anthropic_model
-from waystation.adapters.anthropic.wire import THINKING_BETA
-from waystation.domain.errors import ModelRejected
-from waystation.domain.transcript import Message, Text, Thinking, ToolResult, ToolUse, user_text
-from waystation.ports import ModelRequest, ToolSpec
+from waystation.context.transcript import Message, Text, Thinking, ToolResult, ToolUse, user_text
+from waystation.kernel.errors import ModelRejected
+from waystation.models.anthropic.messages_server import PrefixBinding
+from waystation.models.anthropic.model import anthropic_model
+from waystation.models.anthropic.wire import THINKING_BETA
+from waystation.models.ports import ModelRequest, ToolSpec
 from waystation.testing import scripted_reply
 
 MODEL = "claude-haiku-4-5"

@@ -2,8 +2,8 @@
 
 from pydantic import JsonValue
 
-from waystation.adapters.anthropic.messages_server import TurnNumbers
-from waystation.domain.transcript import STATUS_CLOSE, STATUS_OPEN
+from waystation.context.transcript import STATUS_CLOSE, STATUS_OPEN
+from waystation.models.anthropic.messages_server import TurnNumbers
 
 Said = dict[str, JsonValue]
 CONTRACT: Said = {"role": "user", "content": "When is high water?"}

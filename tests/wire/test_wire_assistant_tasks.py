@@ -22,15 +22,15 @@ from tests.attacks.test_attacks_assistants import OTHER, OWN, SECRET, assisted, 
 from tests.attacks.test_attacks_pages import BEARER, HERE
 from tests.following import AnyResult, AskedOfTask, Follows, asked
 from tests.wire.test_wire_assistants import keep_report
-from waystation.adapters.clock import utc_now
-from waystation.adapters.store import SqlStore
 from waystation.client import Client
-from waystation.domain.task import TaskPhase, reader_of
-from waystation.serve.assistants import Assistant, FinishedTask
-from waystation.serve.mcp import AssistantServer
-from waystation.serve.mcp_tasks import EXTENSION
-from waystation.serve.principals import AssistantRights
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.clock import utc_now
+from waystation.plugins.web.assistants import Assistant, FinishedTask
+from waystation.plugins.web.mcp import AssistantServer
+from waystation.plugins.web.mcp_tasks import EXTENSION
+from waystation.plugins.web.principals import AssistantRights
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.task import TaskPhase, reader_of
 from workers.memory import MemoryReader
 
 METHODS: dict[str, dict[str, Any]] = {"tasks/get": {}, "tasks/update": {"inputResponses": {}}, "tasks/cancel": {}}

@@ -20,15 +20,15 @@ from pydantic import ValidationError
 
 from tests.attacks.test_attacks_assistants import OWN, assisted, keep_task
 from tests.end_to_end.shell import ROOT
-from waystation.adapters.clock import utc_now
-from waystation.adapters.store import SqlStore
 from waystation.cli.main import run
 from waystation.client.task_json import TaskJson
-from waystation.domain.task import reader_of
-from waystation.markdown import sections_of
-from waystation.serve.app import pass_on
-from waystation.serve.assistants import ReportPart
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.clock import utc_now
+from waystation.plugins.web.app import pass_on
+from waystation.plugins.web.assistants import ReportPart
+from waystation.reports.markdown import sections_of
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.task import reader_of
 
 HELLO = (
     '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},'

@@ -3,11 +3,11 @@
 import pytest
 from pydantic import JsonValue
 
-from waystation.adapters.anthropic.messages_server import ScriptedServer, message_of, streamed
-from waystation.adapters.anthropic.model import anthropic_model
-from waystation.domain.endpoints import KNOWN, PROVIDER_URL, UNKNOWN, Capabilities, ModelEndpoint, model_endpoint
-from waystation.domain.transcript import Text, user_text
-from waystation.ports import ModelRequest, ToolSpec
+from waystation.context.transcript import Text, user_text
+from waystation.models.anthropic.messages_server import ScriptedServer, message_of, streamed
+from waystation.models.anthropic.model import anthropic_model
+from waystation.models.endpoints import KNOWN, PROVIDER_URL, UNKNOWN, Capabilities, ModelEndpoint, model_endpoint
+from waystation.models.ports import ModelRequest, ToolSpec
 from waystation.testing import scripted_reply
 
 URL, MODEL = "http://model.test", "claude-haiku-5-5"

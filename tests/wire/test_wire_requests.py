@@ -5,11 +5,11 @@ import json
 from inline_snapshot import snapshot
 from pydantic import JsonValue
 
-from waystation.adapters.anthropic.messages_server import ScriptedServer, message_of, streamed
-from waystation.adapters.anthropic.model import anthropic_model
-from waystation.domain.endpoints import model_endpoint
-from waystation.domain.transcript import Message, RedactedThinking, Text, Thinking, ToolResult, ToolUse, user_text
-from waystation.ports import ModelRequest, ToolSpec
+from waystation.context.transcript import Message, RedactedThinking, Text, Thinking, ToolResult, ToolUse, user_text
+from waystation.models.anthropic.messages_server import ScriptedServer, message_of, streamed
+from waystation.models.anthropic.model import anthropic_model
+from waystation.models.endpoints import model_endpoint
+from waystation.models.ports import ModelRequest, ToolSpec
 from waystation.testing import scripted_reply
 
 SEARCH = ToolSpec(name="search", description="Search the documents.", input_schema={"type": "object"})

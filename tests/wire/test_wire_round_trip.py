@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import JsonValue, TypeAdapter
 
-from waystation.adapters.anthropic import wire
-from waystation.adapters.anthropic.messages_server import ScriptedServer, message_of, streamed
-from waystation.adapters.anthropic.model import anthropic_model
-from waystation.domain.budget import Usage
-from waystation.domain.transcript import Block, Message, RedactedThinking, Text, Thinking, ToolResult, ToolUse
-from waystation.ports import ModelReply, ModelRequest, StopReason
+from waystation.context.transcript import Block, Message, RedactedThinking, Text, Thinking, ToolResult, ToolUse
+from waystation.kernel.usage import Usage
+from waystation.models.anthropic import wire
+from waystation.models.anthropic.messages_server import ScriptedServer, message_of, streamed
+from waystation.models.anthropic.model import anthropic_model
+from waystation.models.ports import ModelReply, ModelRequest, StopReason
 
 texts = st.text(max_size=300)
 names = st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1, max_size=12)

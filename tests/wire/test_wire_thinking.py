@@ -5,12 +5,12 @@ import json
 import pytest
 from pydantic import JsonValue
 
-from waystation.adapters.anthropic.messages_server import ScriptedServer, message_of, refused, streamed
-from waystation.adapters.anthropic.model import anthropic_model
-from waystation.domain.errors import ModelRejected
-from waystation.domain.models import Effort, ThinkingSetting
-from waystation.domain.transcript import Text, user_text
-from waystation.ports import ModelRequest, ToolSpec
+from waystation.context.transcript import Text, user_text
+from waystation.kernel.errors import ModelRejected
+from waystation.models.anthropic.messages_server import ScriptedServer, message_of, refused, streamed
+from waystation.models.anthropic.model import anthropic_model
+from waystation.models.ports import ModelRequest, ToolSpec
+from waystation.models.profiles import Effort, ThinkingSetting
 from waystation.testing import scripted_reply
 
 PLAN = ToolSpec(name="submit_plan", description="Hand in a plan.", input_schema={"type": "object"})

@@ -2,8 +2,8 @@
 
 from temporalio import workflow
 
-from waystation.domain.continuation import TaskStart
-from waystation.domain.session import SessionStart
+from waystation.tasks.continuation import TaskStart
+from waystation.tasks.session import SessionStart
 from workflows.session import SessionWorkflow
 
 

@@ -5,9 +5,9 @@ import pytest
 from temporalio.client import Client
 
 from tests.running import KEY, TENANT, dev_server
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.ports import Redactor
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.privacy.ports import Redactor
 from waystation.testing import PlainRedactor
 
 

@@ -11,21 +11,13 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 
 from tests.running import DOCUMENTS, PATIENCE, TENANT, Watched, request, until
-from waystation.adapters.clock import utc_now
-from waystation.adapters.store.sql_store import SqlStore
-from waystation.adapters.temporal.dev_server import find_temporal
-from waystation.domain.continuation import TaskStart
-from waystation.domain.names import WORKFLOWS_QUEUE
-from waystation.domain.task import (
-    TaskPhase,
-    TaskProgress,
-    TaskRef,
-    TaskRow,
-    TaskTerms,
-    session_hash,
-    task_id_of,
-    tenant_hash,
-)
+from waystation.kernel.clock import utc_now
+from waystation.kernel.refs import TaskRef
+from waystation.kernel.temporal_names import WORKFLOWS_QUEUE
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.temporal.dev_server import find_temporal
+from waystation.tasks.continuation import TaskStart
+from waystation.tasks.task import TaskPhase, TaskProgress, TaskRow, TaskTerms, session_hash, task_id_of, tenant_hash
 from workflows.task import TaskWorkflow
 
 

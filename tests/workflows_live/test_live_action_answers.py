@@ -12,13 +12,13 @@ from tests.running import until, working
 from waystation.cli.approvals import Typed, answer_request
 from waystation.cli.render import message_text
 from waystation.client import Client
-from waystation.domain.amount import Amount
-from waystation.domain.errors import BadInput
-from waystation.domain.signals import Answer
-from waystation.domain.task import TaskPhase
-from waystation.ports import Redactor
-from waystation.settings import Settings
-from waystation.task_view import PendingApproval
+from waystation.config.settings import Settings
+from waystation.kernel.amount import Amount
+from waystation.kernel.errors import BadInput
+from waystation.privacy.ports import Redactor
+from waystation.tasks.signals import Answer
+from waystation.tasks.task import TaskPhase
+from waystation.tasks.view import PendingApproval
 
 
 async def listed(client: Client) -> tuple[PendingApproval, ...]:

@@ -15,15 +15,16 @@ from tests.post import ONE, PRIVATE, letter, post
 from tests.readers import ANYONE
 from tests.running import POLL, dev_server, until, working
 from tests.workflows_live.history import details, events, everything_written
+from waystation.agents.decisions import Unattended
 from waystation.agents.loop import EXPIRED
-from waystation.domain.amount import Amount
-from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET
-from waystation.domain.budget import Mode
-from waystation.domain.decisions import Unattended
-from waystation.domain.ownership import OfTask
-from waystation.domain.signals import EDIT_CONTEXT, TELL
-from waystation.domain.task import Approval, Refusal, TaskPhase
-from waystation.ports import Redactor, Store
+from waystation.budgets.budget import Mode
+from waystation.kernel.amount import Amount
+from waystation.kernel.scopes import OfTask
+from waystation.privacy.ports import Redactor
+from waystation.store.ports import Store
+from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET
+from waystation.tasks.signals import EDIT_CONTEXT, TELL
+from waystation.tasks.task import Approval, Refusal, TaskPhase
 
 TWO = {"harbours": [[letter("Brest"), letter("Cadiz")], [HAND_IN]]}
 SAVED = 7 * CALL_TOKENS - 2 * CALL_TOKENS

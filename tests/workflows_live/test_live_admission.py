@@ -7,11 +7,11 @@ from temporalio.worker import Worker
 from activities.sessions import Reconciled, ReconcileRequest
 from tests.crew import terms
 from tests.workflows_live.anxious import AnxiousSession, IdleTask
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Account
-from waystation.domain.names import CONTEXT_QUEUE, SUBMIT_TASK, WORKFLOWS_QUEUE
-from waystation.domain.session import Admission, Admitted, SaveSession, SessionStart, SessionState, Settlement
-from waystation.domain.task import TaskRef
+from waystation.budgets.budget import Account
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.refs import TaskRef
+from waystation.kernel.temporal_names import CONTEXT_QUEUE, SUBMIT_TASK, WORKFLOWS_QUEUE
+from waystation.tasks.session import Admission, Admitted, SaveSession, SessionStart, SessionState, Settlement
 from workers.sandbox import sandboxed
 from workflows.session import SessionWorkflow
 

@@ -11,13 +11,13 @@ from temporalio.client import Client as TemporalClient
 
 from tests.crew import Crew, tight
 from tests.running import TENANT, at_work, until
-from waystation.adapters.temporal.run_file import ProcessMark, RunFile, write_run_file
 from waystation.cli.follow import follow
 from waystation.client import Client
-from waystation.domain.errors import Unreachable
-from waystation.domain.task import Approval
-from waystation.ports import Redactor
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.errors import Unreachable
+from waystation.privacy.ports import Redactor
+from waystation.runtime.temporal.run_file import ProcessMark, RunFile, write_run_file
+from waystation.tasks.task import Approval
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 

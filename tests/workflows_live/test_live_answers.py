@@ -13,11 +13,11 @@ from tests.running import at_work, printed, until_both_ask
 from waystation.cli.approvals import Typed, answer_request
 from waystation.cli.main import run
 from waystation.client import Client
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.errors import BadInput
-from waystation.domain.signals import Answer
-from waystation.ports import Redactor
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.errors import BadInput
+from waystation.privacy.ports import Redactor
+from waystation.tasks.signals import Answer
 
 
 async def deny(client: Client, by: str, task_id: str, request_id: str | None) -> Answer:

@@ -16,12 +16,14 @@ from tests.delegating import delegate
 from tests.readers import ANYONE
 from tests.running import at_work, request
 from tests.unit.histories import prose
-from waystation.domain.budget import Usage
-from waystation.domain.delegation import DelegationTerms
-from waystation.domain.errors import ModelUnavailable
-from waystation.domain.task import SourceDocument, TaskPhase, task_id_of
-from waystation.domain.transcript import Text, ToolUse
-from waystation.ports import ModelReply, ModelRequest, Redactor
+from waystation.agents.delegation import DelegationTerms
+from waystation.context.transcript import Text, ToolUse
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.errors import ModelUnavailable
+from waystation.kernel.usage import Usage
+from waystation.models.ports import ModelReply, ModelRequest
+from waystation.privacy.ports import Redactor
+from waystation.tasks.task import TaskPhase, task_id_of
 from waystation.testing import scripted_reply
 
 READS = 24

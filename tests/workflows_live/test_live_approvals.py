@@ -22,10 +22,11 @@ from tests.crew import (
 from tests.readers import ANYONE
 from tests.running import Counter, Task, at_work, dev_server, until
 from tests.workflows_live.history import details, events, kinds
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET
-from waystation.domain.task import Approval, Refusal, TaskPhase
-from waystation.ports import ModelRequest, Redactor
+from waystation.kernel.amount import Amount, Limit
+from waystation.models.ports import ModelRequest
+from waystation.privacy.ports import Redactor
+from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET
+from waystation.tasks.task import Approval, Refusal, TaskPhase
 from workflows.task import TaskWorkflow
 
 MALFORMED: list[tuple[JsonValue, str]] = [

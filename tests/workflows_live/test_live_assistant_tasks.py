@@ -15,13 +15,13 @@ from tests.crew import Call, Crew, Gate, tight
 from tests.following import Follows, asked, begun
 from tests.running import at_work, until
 from tests.workflows_live.test_live_assistants import NOTE, PLENTY, Person, Room, paused, room, said
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.signals import Answer
-from waystation.ports import Redactor
-from waystation.serve.assistants import Assistant, PersonsAnswer
-from waystation.serve.mcp import AssistantServer
-from waystation.settings import Settings
-from waystation.task_view import PendingApproval
+from waystation.config.settings import Settings
+from waystation.kernel.amount import Amount, Limit
+from waystation.plugins.web.assistants import Assistant, PersonsAnswer
+from waystation.plugins.web.mcp import AssistantServer
+from waystation.privacy.ports import Redactor
+from waystation.tasks.signals import Answer
+from waystation.tasks.view import PendingApproval
 from workers.memory import MemoryReader
 
 QUESTION: dict[str, Any] = {

@@ -18,21 +18,21 @@ from tests.crew import Crew, tight
 from tests.ended_tasks import row_of
 from tests.running import SESSION, TENANT, Counter, at_work, until
 from tests.workflows_live.test_live_approvals import pause
-from waystation.adapters.clock import utc_now
-from waystation.adapters.store import SqlStore
 from waystation.client import Client
 from waystation.client.lookups import NEWEST
-from waystation.domain.amount import Limit
-from waystation.domain.errors import BadInput, Unreachable
-from waystation.domain.signals import Answer
-from waystation.domain.task import TaskRequest
-from waystation.ports import Redactor
-from waystation.serve.assistants import Assistant, GivenDocument, Handing
-from waystation.serve.mcp import AssistantServer
-from waystation.serve.principals import Answers, AssistantRights
-from waystation.serve.task_page import asking_text
-from waystation.settings import Settings
-from waystation.task_view import PendingApproval, TaskFilter, pending
+from waystation.config.settings import Settings
+from waystation.kernel.amount import Limit
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput, Unreachable
+from waystation.plugins.web.assistants import Assistant, GivenDocument, Handing
+from waystation.plugins.web.mcp import AssistantServer
+from waystation.plugins.web.principals import Answers, AssistantRights
+from waystation.plugins.web.task_page import asking_text
+from waystation.privacy.ports import Redactor
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.signals import Answer
+from waystation.tasks.task import TaskRequest
+from waystation.tasks.view import PendingApproval, TaskFilter, pending
 from workers.memory import MemoryReader
 
 PLENTY = Limit(tokens=10_000_000)

@@ -9,14 +9,14 @@ from tests.crew import SAID, Crew
 from tests.readers import ANYONE
 from tests.running import TENANT, Counter, opened_parts, request, working
 from tests.store_contract.values import NOON, summary
-from waystation.adapters.store import AtRest
 from waystation.client import Client
-from waystation.domain.errors import WrongKey
-from waystation.domain.leg import RunRef
-from waystation.domain.memory import Passage
-from waystation.domain.task import SourceDocument
-from waystation.settings import Settings
-from waystation.stores import own_cipher
+from waystation.config.settings import Settings
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.errors import WrongKey
+from waystation.kernel.refs import RunRef
+from waystation.memory.memory import Passage
+from waystation.runtime.stores import own_cipher
+from waystation.store.seals import AtRest
 from waystation.testing import PlainRedactor
 
 KEY, OTHER_KEY = "0123456789abcdef" * 4, "f" * 64

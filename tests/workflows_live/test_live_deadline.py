@@ -11,11 +11,11 @@ from tests.crew import WORK_TOKENS, Crew, tight
 from tests.readers import ANYONE
 from tests.running import opened_parts, until, working
 from tests.workflows_live.moving import WaitingTask, admitted, moving_server
-from waystation.domain.amount import Amount
-from waystation.domain.approvals import APPROVE_BUDGET
-from waystation.domain.decisions import Unattended
-from waystation.domain.task import Approval, TaskPhase, TaskProgress, TaskTerms
-from waystation.ports import Redactor
+from waystation.agents.decisions import Unattended
+from waystation.kernel.amount import Amount
+from waystation.privacy.ports import Redactor
+from waystation.tasks.approvals import APPROVE_BUDGET
+from waystation.tasks.task import Approval, TaskPhase, TaskProgress, TaskTerms
 
 WEEK, DAY, HOUR = timedelta(days=7), timedelta(days=1), timedelta(hours=1)
 REQUESTS = ["harbours-1", "tides-1"]

@@ -10,12 +10,12 @@ from tests.delegating import HAND_IN, SUBAGENT_TOKENS, DelegatingCrew, delegate,
 from tests.readers import ANYONE
 from tests.running import Counter, at_work, dev_server, opened_parts, until, working
 from tests.workflows_live.history import events, everything_written, kinds
-from waystation.domain.amount import Amount
-from waystation.domain.errors import FenceLost
-from waystation.domain.signals import EDIT_CONTEXT, EditInput
-from waystation.domain.task import TaskPhase
-from waystation.domain.transcript import Fence
-from waystation.ports import Redactor
+from waystation.context.transcript import Fence
+from waystation.kernel.amount import Amount
+from waystation.kernel.errors import FenceLost
+from waystation.privacy.ports import Redactor
+from waystation.tasks.signals import EDIT_CONTEXT, EditInput
+from waystation.tasks.task import TaskPhase
 from workflows.task import TaskWorkflow
 
 FOUR = {"harbours": [four(), [HAND_IN]]}

@@ -12,17 +12,18 @@ from tests.crew import SAID, Call, Crew, Gate, terms
 from tests.readers import ANYONE
 from tests.running import Counter, opened_parts, request, working
 from tests.workflows_live.test_live_documents_changed import NEWER, folder_with, give
-from waystation.agents.archive import as_records
 from waystation.client import Client
 from waystation.client.removal import Selection, forget, selected
-from waystation.domain.leg import RunRef
-from waystation.domain.memory import MemoryQuery
-from waystation.domain.names import remembering_id
-from waystation.domain.passages import Remembering
-from waystation.domain.privacy import Place, Redacted
-from waystation.domain.signals import EditInput
-from waystation.domain.task import SourceDocument, task_id_of
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.refs import RunRef
+from waystation.kernel.temporal_names import remembering_id
+from waystation.memory.archive import as_records
+from waystation.memory.memory import MemoryQuery
+from waystation.memory.passages import Remembering
+from waystation.privacy.policy import Place, Redacted
+from waystation.tasks.signals import EditInput
+from waystation.tasks.task import task_id_of
 from waystation.testing import PlainRedactor
 from workers.parts import Parts
 from workflows.remember import RememberWorkflow

@@ -18,13 +18,13 @@ from waystation.client.sessions import (
     read_again,
     require_at_work,
 )
-from waystation.domain.approvals import APPROVE_BUDGET
-from waystation.domain.documents import Document, DocumentSet
-from waystation.domain.errors import BadInput
-from waystation.domain.signals import UPDATE_DOCUMENTS
-from waystation.domain.task import TaskPhase
-from waystation.domain.transcript import Message
-from waystation.ports import Redactor
+from waystation.context.transcript import Message
+from waystation.documents.documents import Document, DocumentSet
+from waystation.kernel.errors import BadInput
+from waystation.privacy.ports import Redactor
+from waystation.tasks.approvals import APPROVE_BUDGET
+from waystation.tasks.signals import UPDATE_DOCUMENTS
+from waystation.tasks.task import TaskPhase
 from workflows.task import TaskWorkflow
 
 STEPS = [step.id for step in CREW_PLAN.steps]

@@ -8,12 +8,12 @@ from tests.crew import CALL_TOKENS, Call, Crew, Gate
 from tests.readers import ANYONE
 from tests.running import Counter, at_work, dev_server, opened_store, request, until
 from tests.workflows_live.history import events
-from waystation.adapters.clock import utc_now
-from waystation.adapters.temporal.connect import Target
-from waystation.adapters.temporal.tasks import TaskRun, TemporalTasks
 from waystation.client.approvals import stored_view, with_spending
-from waystation.domain.task import TaskPhase, TaskProgress, task_id_of
-from waystation.ports import Redactor
+from waystation.kernel.clock import utc_now
+from waystation.privacy.ports import Redactor
+from waystation.runtime.temporal.connect import Target
+from waystation.runtime.temporal.tasks import TaskRun, TemporalTasks
+from waystation.tasks.task import TaskPhase, TaskProgress, task_id_of
 
 
 async def look(counter: Counter) -> TaskRun:

@@ -9,12 +9,12 @@ from tests.crew import Crew, terms
 from tests.readers import ANYONE
 from tests.running import opened_parts, working
 from tests.workflows_live.moving import admitted
-from waystation.domain.budget import Account
-from waystation.domain.names import WORKFLOWS_QUEUE
-from waystation.domain.progress import progress_of
-from waystation.domain.task import TaskPhase
-from waystation.domain.task_state import TaskState
-from waystation.ports import Redactor
+from waystation.budgets.budget import Account
+from waystation.kernel.temporal_names import WORKFLOWS_QUEUE
+from waystation.privacy.ports import Redactor
+from waystation.tasks.progress import progress_of
+from waystation.tasks.state import TaskState
+from waystation.tasks.task import TaskPhase
 from workflows.task import TaskWorkflow
 
 

@@ -10,14 +10,16 @@ from tests.readers import ANYONE
 from tests.running import DOCUMENTS, Counter, Task, at_work, dev_server, until, until_both_ask
 from tests.unit.histories import prose
 from tests.workflows_live.history import details
-from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET
-from waystation.domain.compaction.history import view
-from waystation.domain.compaction.legality import violations
-from waystation.domain.compaction.outcome import TOO_LATE, ContextEdit, Status
-from waystation.domain.signals import EDIT_CONTEXT
-from waystation.domain.task import SourceDocument, TaskPhase, TaskProgress, TaskTerms
-from waystation.domain.transcript import Text
-from waystation.ports import ModelReply, ModelRequest, Redactor
+from waystation.context.history import view
+from waystation.context.legality import violations
+from waystation.context.outcome import TOO_LATE, ContextEdit, Status
+from waystation.context.transcript import Text
+from waystation.documents.documents import SourceDocument
+from waystation.models.ports import ModelReply, ModelRequest
+from waystation.privacy.ports import Redactor
+from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET
+from waystation.tasks.signals import EDIT_CONTEXT
+from waystation.tasks.task import TaskPhase, TaskProgress, TaskTerms
 from waystation.testing import scripted_reply
 from workflows.task import TaskWorkflow
 

@@ -23,15 +23,16 @@ from tests.replay.test_replay import RECORDED, RELEASES, recorded
 from tests.running import KEY, SESSION, TENANT, Counter, Watched, at_work, dev_server, request, until
 from tests.workflows_live.encrypted import payloads, search_attributes
 from tests.workflows_live.history import events
-from waystation.adapters.temporal.codec import ENCODING, ENCRYPTED
-from waystation.domain import approvals, names
-from waystation.domain.budget import Account
-from waystation.domain.errors import WrongKey
-from waystation.domain.session import SessionStart
-from waystation.domain.task import TaskPhase, session_hash
-from waystation.ports import Redactor
-from waystation.settings import Settings
-from waystation.stores import data_converter, payload_codec
+from waystation.budgets.budget import Account
+from waystation.config.settings import Settings
+from waystation.kernel import temporal_names as names
+from waystation.kernel.errors import WrongKey
+from waystation.privacy.ports import Redactor
+from waystation.runtime.stores import data_converter, payload_codec
+from waystation.runtime.temporal.codec import ENCODING, ENCRYPTED
+from waystation.tasks import approvals
+from waystation.tasks.session import SessionStart
+from waystation.tasks.task import TaskPhase, session_hash
 from workers.sandbox import sandboxed
 from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow

@@ -12,19 +12,20 @@ from tests.crew import Call, Crew, Gate
 from tests.readers import ANYONE
 from tests.running import TENANT, Counter, opened_parts, request, until, working
 from tests.workflows_live.test_live_forget import in_files, remember
-from waystation.adapters.presidio.placeholders import fingerprint, placeholder
-from waystation.adapters.temporal.orders import STEPS
 from waystation.client import Client
 from waystation.client.persons import searching
 from waystation.client.removal import erase, require_at_rest
-from waystation.domain.errors import BadInput
-from waystation.domain.leg import RunRef
-from waystation.domain.privacy import Original
-from waystation.domain.removal import ERASED, Whereabouts, summed_places
-from waystation.domain.task import SourceDocument, task_id_of, tenant_hash
-from waystation.ports import Redactor
-from waystation.settings import Settings
-from waystation.stores import own_cipher, own_key
+from waystation.config.settings import Settings
+from waystation.documents.documents import SourceDocument
+from waystation.erasure.removal import ERASED, Whereabouts, summed_places
+from waystation.kernel.errors import BadInput
+from waystation.kernel.refs import RunRef
+from waystation.plugins.redaction.placeholders import fingerprint, placeholder
+from waystation.privacy.policy import Original
+from waystation.privacy.ports import Redactor
+from waystation.runtime.stores import own_cipher, own_key
+from waystation.runtime.temporal.orders import STEPS
+from waystation.tasks.task import task_id_of, tenant_hash
 from waystation.testing import PlainRedactor
 from workers.parts import Parts
 

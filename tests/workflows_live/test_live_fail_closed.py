@@ -12,13 +12,14 @@ from temporalio.client import Client as TemporalClient
 from tests.crew import Call, Crew, terms
 from tests.readers import ANYONE
 from tests.running import TENANT, Counter, opened_parts, request, until, working
-from waystation.adapters.presidio.secrets import hits_of_the_whole
+from waystation.budgets.budget import Mode
 from waystation.client import Client
-from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET
-from waystation.domain.budget import Mode
-from waystation.domain.task import SourceDocument, TaskPhase, TaskProgress
-from waystation.settings import Settings
-from waystation.stores import opened_store
+from waystation.config.settings import Settings
+from waystation.documents.documents import SourceDocument
+from waystation.plugins.redaction.secrets import hits_of_the_whole
+from waystation.runtime.stores import opened_store
+from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET
+from waystation.tasks.task import TaskPhase, TaskProgress
 from waystation.testing import ListMeter, PlainRedactor
 from workers import parts as wiring
 from workflows.task import TaskWorkflow
@@ -33,7 +34,7 @@ WHY = "the recogniser 'slow' of your own took over 0.02 s"
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: TemporalClient) -> Settings:
-    monkeypatch.setattr("waystation.adapters.presidio.rules.SECONDS_PER_CHUNK", 0.02)
+    monkeypatch.setattr("waystation.plugins.redaction.rules.SECONDS_PER_CHUNK", 0.02)
     monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
     (tmp_path / "rules.yaml").write_text(SLOW)
     given = {"home": tmp_path, "tenant": TENANT, "recognisers": tmp_path / "rules.yaml", "languages": ["en"]}
@@ -147,7 +148,7 @@ async def test_a_text_whose_redaction_hangs_twice_is_put_aside_without_another_a
             released.wait()
         return hits_of_the_whole(text)
 
-    monkeypatch.setattr("waystation.adapters.presidio.search.hits_of_the_whole", hanging)
+    monkeypatch.setattr("waystation.plugins.redaction.search.hits_of_the_whole", hanging)
     documents = (SourceDocument(name="pilot.md", text=f"Keep to starboard.\n{HANGS}\n"),)
     hurried = settings.replace(redaction_seconds=2)
     async with at_work(server, hurried, crew) as counter:

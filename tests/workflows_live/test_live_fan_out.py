@@ -10,11 +10,11 @@ from temporalio.client import Client
 from tests.prices import PRICES
 from tests.running import at_work, request
 from tests.spender import MODEL, Spender, fan
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Mode
-from waystation.domain.leg import AgentTerms
-from waystation.domain.models import prices_of
-from waystation.domain.task import TaskPhase, TaskTerms
+from waystation.agents.leg import AgentTerms
+from waystation.budgets.budget import Mode
+from waystation.kernel.amount import Amount, Limit
+from waystation.models.profiles import prices_of
+from waystation.tasks.task import TaskPhase, TaskTerms
 from waystation.testing import PlainRedactor
 from workflows.session import SessionWorkflow
 

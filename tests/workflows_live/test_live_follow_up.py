@@ -7,12 +7,12 @@ from temporalio.client import Client
 from tests.crew import SAID, Crew, terms
 from tests.readers import ANYONE
 from tests.running import Counter, opened_parts, request, working
-from waystation.agents.archive import as_records
 from waystation.client.sessions import documents_of_session
-from waystation.domain.leg import RunRef
-from waystation.domain.signals import EditInput
-from waystation.domain.task import session_hash, task_id_of, tenant_hash
-from waystation.ports import Redactor
+from waystation.kernel.refs import RunRef
+from waystation.memory.archive import as_records
+from waystation.privacy.ports import Redactor
+from waystation.tasks.signals import EditInput
+from waystation.tasks.task import session_hash, task_id_of, tenant_hash
 
 
 def asking(counter_store: str, tenant: str, session: str) -> RunRef:

@@ -11,15 +11,16 @@ from tests.crew import SAID, Call, Crew, Gate
 from tests.readers import ANYONE
 from tests.running import SESSION, Counter, opened_parts, request, working
 from tests.store_contract.values import NOON, summary
-from waystation.adapters.clock import utc_now
 from waystation.client import Client
 from waystation.client.removal import Selection, forget, selected
-from waystation.domain.errors import BadInput
-from waystation.domain.leg import RunRef
-from waystation.domain.memory import Passage
-from waystation.domain.removal import Forgotten
-from waystation.domain.task import SourceDocument, task_id_of
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.documents.documents import SourceDocument
+from waystation.erasure.removal import Forgotten
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput
+from waystation.kernel.refs import RunRef
+from waystation.memory.memory import Passage
+from waystation.tasks.task import task_id_of
 from waystation.testing import PlainRedactor
 from workers.parts import Parts
 

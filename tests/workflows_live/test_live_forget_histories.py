@@ -8,7 +8,7 @@ from tests.delegating import HAND_IN, DelegatingCrew, delegate, delegating
 from tests.running import SESSION, Counter, opened_parts, until, working
 from waystation.client import Client
 from waystation.client.removal import Selection, forget, selected
-from waystation.settings import Settings
+from waystation.config.settings import Settings
 from waystation.testing import PlainRedactor
 
 

@@ -9,13 +9,13 @@ from tests.crew import CALL_TOKENS, MOVES, RESEARCH_TOKENS, WORK_TOKENS, Call, C
 from tests.readers import ANYONE
 from tests.running import Counter, at_work, dev_server, opened_parts, request, until, until_both_ask, working
 from waystation.client.sessions import ForkWish, register_fork
-from waystation.domain.amount import Limit
-from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET
-from waystation.domain.errors import BadInput, RequestConflict
-from waystation.domain.signals import TELL
-from waystation.domain.task import Reused, TaskPhase, TaskProgress, TaskRow, task_id_of
-from waystation.ports import Redactor
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.amount import Limit
+from waystation.kernel.errors import BadInput, RequestConflict
+from waystation.privacy.ports import Redactor
+from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET
+from waystation.tasks.signals import TELL
+from waystation.tasks.task import Reused, TaskPhase, TaskProgress, TaskRow, task_id_of
 from workflows.task import TaskWorkflow
 
 SETTINGS = Settings(offline=True, revisions=0, reviews=0)

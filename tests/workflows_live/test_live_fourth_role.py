@@ -10,12 +10,13 @@ from temporalio.client import Client
 from tests.crew import CREW_PLAN, MOVES, Crew, terms
 from tests.running import at_work
 from waystation.agents import roles as prompts
-from waystation.domain import roles
-from waystation.domain.plan import Plan, Step, plan_errors
-from waystation.domain.roles import RoleSpec
-from waystation.domain.task import TaskPhase
-from waystation.ports import ModelReply, ModelRequest, Redactor
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel import roles
+from waystation.kernel.roles import RoleSpec
+from waystation.models.ports import ModelReply, ModelRequest
+from waystation.planning.plan import Plan, Step, plan_errors
+from waystation.privacy.ports import Redactor
+from waystation.tasks.task import TaskPhase
 
 CHECKING = RoleSpec(
     step="holds each finding against its source",

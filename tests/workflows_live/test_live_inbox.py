@@ -12,10 +12,10 @@ from tests.crew import Call, Crew, tight
 from tests.running import at_work, until_both_ask
 from tests.workflows_live.test_live_encrypted import WITH_KEY, client_with
 from waystation.client import Client
-from waystation.ports import Redactor
-from waystation.serve.access import SignIn
-from waystation.serve.principals import ApiKeys
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.plugins.web.access import SignIn
+from waystation.plugins.web.principals import ApiKeys
+from waystation.privacy.ports import Redactor
 from workflows.task import TaskWorkflow
 
 OURS = {**COOKIES, "Origin": HERE}

@@ -12,15 +12,15 @@ from temporalio.worker import Replayer
 
 from tests.crew import Crew, tight
 from tests.running import KEY, SESSION, TENANT, Counter, Watched, opened_parts, request, until, working
-from waystation.adapters.temporal.connect import DEFAULT_NAMESPACE, Target
-from waystation.adapters.temporal.installation import Installation
-from waystation.adapters.temporal.orders import histories_with
 from waystation.client import Client
 from waystation.client.removal import forget
-from waystation.domain.schedules import ScheduleWish, Timing
-from waystation.domain.task import TaskPhase, TaskRequest, task_id_of
-from waystation.settings import Settings
-from waystation.stores import data_converter
+from waystation.config.settings import Settings
+from waystation.runtime.stores import data_converter
+from waystation.runtime.temporal.connect import DEFAULT_NAMESPACE, Target
+from waystation.runtime.temporal.installation import Installation
+from waystation.runtime.temporal.orders import histories_with
+from waystation.tasks.schedules import ScheduleWish, Timing
+from waystation.tasks.task import TaskPhase, TaskRequest, task_id_of
 from waystation.testing import PlainRedactor
 from workers.sandbox import sandboxed
 from workflows.task import TaskWorkflow

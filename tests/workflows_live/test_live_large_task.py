@@ -12,19 +12,19 @@ from tests.crew import Crew, terms
 from tests.prices import PRICES
 from tests.readers import ANYONE
 from tests.running import Counter, Task, at_work, dev_server, request
-from waystation.adapters.clock import utc_now
-from waystation.domain.agent_run import AgentRun
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import RunTotals
-from waystation.domain.compaction.outcome import CompactionOutcome, Status
-from waystation.domain.continuation import TaskStart
-from waystation.domain.delegation import HandedBack, SubagentOrder
-from waystation.domain.errors import BadInput
-from waystation.domain.names import WORKFLOWS_QUEUE
-from waystation.domain.progress import LEFT_OUT
-from waystation.domain.signals import EditInput
-from waystation.domain.task import Approval, TaskPhase, TaskRow, task_id_of
-from waystation.domain.task_state import TaskState
+from waystation.agents.agent_run import AgentRun
+from waystation.agents.delegation import HandedBack, SubagentOrder
+from waystation.budgets.budget import RunTotals
+from waystation.context.outcome import CompactionOutcome, Status
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput
+from waystation.kernel.temporal_names import WORKFLOWS_QUEUE
+from waystation.tasks.continuation import TaskStart
+from waystation.tasks.progress import LEFT_OUT
+from waystation.tasks.signals import EditInput
+from waystation.tasks.state import TaskState
+from waystation.tasks.task import Approval, TaskPhase, TaskRow, task_id_of
 from waystation.testing import PlainRedactor
 from workflows.payload_limit import MAX_PAYLOAD_BYTES
 from workflows.task import TaskWorkflow

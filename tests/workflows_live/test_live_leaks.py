@@ -7,7 +7,7 @@ import pytest
 from benchmarks.privacy.leaks import MODEL_SEES, Seeds, Seen, run, seeds
 from benchmarks.privacy.structured import QUERIES
 from waystation.agents.tools.tables import is_table
-from waystation.domain.privacy import Policy
+from waystation.privacy.policy import Policy
 
 PLANTED = seeds(60, seed=3, every=5)
 assert len(set(PLANTED.values.values())) >= 15

@@ -11,11 +11,12 @@ from tests.crew import CALL_TOKENS, CREW_PLAN, RESEARCH_TOKENS, WORK_TOKENS, Cal
 from tests.readers import ANYONE
 from tests.running import Counter, at_work, dev_server, opened_parts, request, until, working
 from tests.workflows_live.history import events, everything_written, kinds
-from waystation.adapters.clock import utc_now
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.leg import Finished, LegRequest, RunRef
-from waystation.domain.task import TaskPhase, TaskRef, TaskRow, task_id_of
-from waystation.ports import Redactor
+from waystation.agents.leg import Finished, LegRequest
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.clock import utc_now
+from waystation.kernel.refs import RunRef, TaskRef
+from waystation.privacy.ports import Redactor
+from waystation.tasks.task import TaskPhase, TaskRow, task_id_of
 from waystation.testing import PlainRedactor
 from workers.parts import Parts
 from workflows.task import TaskWorkflow

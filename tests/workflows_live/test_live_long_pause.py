@@ -6,11 +6,11 @@ from pathlib import Path
 from tests.crew import WORK_TOKENS, Crew, tight
 from tests.running import opened_parts, until, working
 from tests.workflows_live.moving import admitted, moving_server
-from waystation.domain.amount import Amount
-from waystation.domain.approvals import APPROVE_BUDGET
-from waystation.domain.names import WORKFLOWS_QUEUE
-from waystation.domain.task import TaskPhase
-from waystation.ports import Redactor
+from waystation.kernel.amount import Amount
+from waystation.kernel.temporal_names import WORKFLOWS_QUEUE
+from waystation.privacy.ports import Redactor
+from waystation.tasks.approvals import APPROVE_BUDGET
+from waystation.tasks.task import TaskPhase
 from workflows.task import TaskWorkflow
 
 MONTH = timedelta(days=30)

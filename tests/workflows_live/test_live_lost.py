@@ -12,11 +12,11 @@ from temporalio.service import RPCError, RPCStatusCode
 from tests.crew import TIGHT_BUDGET, WORK_TOKENS, Call, Crew, Gate, tight
 from tests.running import Counter, Task, at_work, dev_server, until, until_both_ask
 from tests.workflows_live.history import events
-from waystation.domain import approvals
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Account
-from waystation.domain.task import TaskPhase
-from waystation.ports import Redactor
+from waystation.budgets.budget import Account
+from waystation.kernel.amount import Amount, Limit
+from waystation.privacy.ports import Redactor
+from waystation.tasks import approvals
+from waystation.tasks.task import TaskPhase
 from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow
 

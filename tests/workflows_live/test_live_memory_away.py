@@ -14,13 +14,13 @@ from tests.qdrant_server import QdrantStub, running_qdrant
 from tests.readers import ANYONE
 from tests.running import TENANT, Counter, opened_parts, until_both_ask, working
 from tests.workflows_live.test_live_edits import LONG, Condensing, edited, paused_terms, progress_of
-from waystation.adapters.qdrant.collection import QdrantServer
-from waystation.adapters.qdrant.server import QdrantServerMemory, ServerPatience
 from waystation.cli.main import run
-from waystation.domain.approvals import APPROVE_BUDGET
-from waystation.domain.compaction.outcome import Status
-from waystation.domain.task import TaskPhase
-from waystation.ports import Redactor
+from waystation.context.outcome import Status
+from waystation.memory.qdrant.collection import QdrantServer
+from waystation.memory.qdrant.server import QdrantServerMemory, ServerPatience
+from waystation.privacy.ports import Redactor
+from waystation.tasks.approvals import APPROVE_BUDGET
+from waystation.tasks.task import TaskPhase
 
 QUICK = ServerPatience(timeout_s=0.5, pauses_s=(0.01,))
 

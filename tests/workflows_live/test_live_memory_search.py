@@ -13,11 +13,11 @@ from temporalio.service import RPCError, RPCStatusCode
 from tests.attacks.test_attacks_pages import BEARER, served
 from tests.running import printed, until
 from tests.store_contract.values import passage, summary
-from waystation.domain.leg import RunRef
-from waystation.domain.task import tenant_hash
-from waystation.knowledge import opened_embedder
-from waystation.settings import Settings
-from waystation.stores import opened_store
+from waystation.config.settings import Settings
+from waystation.kernel.refs import RunRef
+from waystation.runtime.knowledge import opened_embedder
+from waystation.runtime.stores import opened_store
+from waystation.tasks.task import tenant_hash
 from workers.memory import opened_memory
 from workers.wiring import running_workers
 

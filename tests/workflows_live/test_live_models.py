@@ -8,9 +8,9 @@ from tests.crew import CREW_PRICE, FINDING, Call, Move
 from tests.delegating import HAND_IN, DelegatingCrew, delegate, delegating
 from tests.readers import ANYONE
 from tests.running import at_work
-from waystation.domain.models import THINKING_PART, Working
-from waystation.domain.task import TaskPhase, TaskTerms
-from waystation.ports import Redactor
+from waystation.models.profiles import THINKING_PART, Working
+from waystation.privacy.ports import Redactor
+from waystation.tasks.task import TaskPhase, TaskTerms
 
 ASIDE = 1_500
 ANALYST = Working("analyst", "max", ASIDE)

@@ -9,12 +9,13 @@ from temporalio.client import Client
 from tests.crew import CALL_TOKENS, MOVES, SHARE, TIGHT_BUDGET, WORK_TOKENS, Call, Crew, Gate, in_dollars, terms, tight
 from tests.running import Counter, at_work, until
 from tests.workflows_live.history import events, kinds
-from waystation.domain import approvals, names
-from waystation.domain.amount import Amount, Limit, amount_text
-from waystation.domain.budget import Mode
-from waystation.domain.details import grant_fields, limit_fields
-from waystation.domain.task import TaskPhase, TaskProgress, TaskTerms
-from waystation.ports import Redactor
+from waystation.budgets.budget import Mode
+from waystation.kernel import temporal_names as names
+from waystation.kernel.amount import Amount, Limit, amount_text
+from waystation.privacy.ports import Redactor
+from waystation.tasks import approvals
+from waystation.tasks.details import grant_fields, limit_fields
+from waystation.tasks.task import TaskPhase, TaskProgress, TaskTerms
 from workflows.task import TaskWorkflow
 
 Unit = Callable[[TaskTerms], TaskTerms]

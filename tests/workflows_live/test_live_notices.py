@@ -19,16 +19,17 @@ from tests.running import RUNNERS, Counter, at_work, dev_server, opened_store, u
 from tests.unit.notice_values import ASKED as TOLD
 from tests.webhook_server import HANG, SECRET, Answer, WebhookServer, payload, running_webhook
 from tests.workflows_live.history import events, everything_written, kinds
-from waystation.adapters.hooks import Messages, Webhook
-from waystation.adapters.store.sql_store import SqlStore
-from waystation.domain.approvals import APPROVE_BUDGET
-from waystation.domain.continuation import TaskStart
-from waystation.domain.decisions import Unattended
-from waystation.domain.errors import ModelRejected
-from waystation.domain.names import WORKFLOWS_QUEUE
-from waystation.domain.task import TaskPhase, TaskRef
-from waystation.ports import Redactor
-from waystation.settings import Settings
+from waystation.agents.decisions import Unattended
+from waystation.config.settings import Settings
+from waystation.kernel.errors import ModelRejected
+from waystation.kernel.refs import TaskRef
+from waystation.kernel.temporal_names import WORKFLOWS_QUEUE
+from waystation.privacy.ports import Redactor
+from waystation.runtime.hooks import Messages, Webhook
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.approvals import APPROVE_BUDGET
+from waystation.tasks.continuation import TaskStart
+from waystation.tasks.task import TaskPhase
 from workers.queues import DEV_TIMING, Workshop, workflows_worker
 from workers.sandbox import sandboxed
 from workflows.notice import NoticeWorkflow

@@ -10,12 +10,12 @@ from tests.crew import CALL_TOKENS, WORK_TOKENS, Call, Move, terms
 from tests.overseeing import ADDED, FAULTY, GOOD, IMPOSSIBLE, KEPT, OverseenCrew, overseen
 from tests.readers import ANYONE
 from tests.running import Counter, at_work, dev_server, until
-from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN
-from waystation.domain.budget import Mode
-from waystation.domain.errors import ModelRejected
-from waystation.domain.signals import EditInput
-from waystation.domain.task import TaskPhase, TaskProgress
-from waystation.ports import Redactor
+from waystation.budgets.budget import Mode
+from waystation.kernel.errors import ModelRejected
+from waystation.privacy.ports import Redactor
+from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN
+from waystation.tasks.signals import EditInput
+from waystation.tasks.task import TaskPhase, TaskProgress
 from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow
 

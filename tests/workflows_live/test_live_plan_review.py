@@ -12,17 +12,17 @@ from temporalio.client import Client, WorkflowFailureError
 from tests.crew import CREW_PLAN, Crew, terms
 from tests.readers import ANYONE
 from tests.running import Counter, at_work, dev_server, printed, until
-from waystation.adapters.clock import utc_now
+from waystation.agents.decisions import Unattended
 from waystation.cli import follow
 from waystation.client import Client as Waystation
-from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN
-from waystation.domain.decisions import Unattended
-from waystation.domain.errors import BadInput
-from waystation.domain.plan import Plan
-from waystation.domain.task import TaskPhase, TaskProgress
-from waystation.files import plan_file
-from waystation.ports import Redactor
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput
+from waystation.planning.plan import Plan
+from waystation.privacy.ports import Redactor
+from waystation.reports.files import plan_file
+from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN
+from waystation.tasks.task import TaskPhase, TaskProgress
 from workflows.task import TaskWorkflow
 
 REVIEWED = terms().replace(review_plan=True)

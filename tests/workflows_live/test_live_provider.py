@@ -12,7 +12,10 @@ from temporalio.client import Client
 from tests.crew import MOVES, PROMPT_TOKENS, REPLY_TOKENS, WORK_TOKENS, Call, Crew, step_of, terms
 from tests.readers import ANYONE
 from tests.running import Counter, at_work, until
-from waystation.adapters.anthropic.messages_server import (
+from waystation.agents.call_ledger import MOST_UNANSWERED
+from waystation.budgets.budget import Mode
+from waystation.kernel.amount import Amount
+from waystation.models.anthropic.messages_server import (
     Gap,
     Scripted,
     ScriptedServer,
@@ -24,13 +27,11 @@ from waystation.adapters.anthropic.messages_server import (
     refused,
     streamed,
 )
-from waystation.adapters.anthropic.model import anthropic_model
-from waystation.agents.charges import MOST_UNANSWERED
-from waystation.domain.amount import Amount
-from waystation.domain.approvals import APPROVE_BUDGET
-from waystation.domain.budget import Mode
-from waystation.domain.task import TaskPhase, TaskProgress, TaskTerms
-from waystation.ports import ModelReply, ModelRequest, Redactor, StopReason
+from waystation.models.anthropic.model import anthropic_model
+from waystation.models.ports import ModelReply, ModelRequest, StopReason
+from waystation.privacy.ports import Redactor
+from waystation.tasks.approvals import APPROVE_BUDGET
+from waystation.tasks.task import TaskPhase, TaskProgress, TaskTerms
 from waystation.testing import scripted_reply
 from workflows.task import TaskWorkflow
 

@@ -11,10 +11,10 @@ from tests.workflows_live.test_live_erase import ASKED, DOCUMENTS, NAME, at_rest
 from waystation.client import Client
 from waystation.client.persons import searching
 from waystation.client.removal import last_receipt, order_for
-from waystation.domain.names import ERASE_WORKFLOW, FORGET_WORKFLOW, WORKFLOWS_QUEUE, remembering_id
-from waystation.domain.removal import ERASED, CarriedOut, ForgetOrder, Whereabouts
-from waystation.domain.task import tenant_hash
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.erasure.removal import ERASED, CarriedOut, ForgetOrder, Whereabouts
+from waystation.kernel.temporal_names import ERASE_WORKFLOW, FORGET_WORKFLOW, WORKFLOWS_QUEUE, remembering_id
+from waystation.tasks.task import tenant_hash
 from waystation.testing import PlainRedactor
 
 

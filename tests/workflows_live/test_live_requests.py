@@ -8,17 +8,17 @@ from temporalio.client import Client as TemporalClient
 from tests.crew import ASKED, CALL_TOKENS, SAID, SHARE, Call, Crew, Gate, tight
 from tests.running import TENANT, at_work, dev_server, until_both_ask
 from tests.workflows_live.history import details
-from waystation.adapters.temporal.connect import person_identity
+from waystation.agents.agent_run import Outlook
+from waystation.agents.deliverables import Made
+from waystation.budgets.budget import Mode
 from waystation.client import Client
-from waystation.domain.agent_run import Outlook
-from waystation.domain.amount import Amount
-from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET
-from waystation.domain.budget import Mode
-from waystation.domain.errors import BadInput
-from waystation.domain.task import TaskPhase
-from waystation.domain.work import Made
-from waystation.ports import Redactor
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.amount import Amount
+from waystation.kernel.errors import BadInput
+from waystation.privacy.ports import Redactor
+from waystation.runtime.temporal.connect import person_identity
+from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET
+from waystation.tasks.task import TaskPhase
 
 
 async def test_a_request_estimates_what_the_money_buys_and_counts_what_there_is(

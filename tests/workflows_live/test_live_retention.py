@@ -13,10 +13,10 @@ from tests.crew import Crew
 from tests.readers import ANYONE
 from tests.running import Counter, opened_parts, request, until, working
 from tests.workflows_live.history import events, timers
-from waystation.adapters.temporal.orders import keep_retention
-from waystation.domain.names import retention_id
-from waystation.domain.removal import FORGOTTEN
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.temporal_names import retention_id
+from waystation.kernel.text import FORGOTTEN
+from waystation.runtime.temporal.orders import keep_retention
 from waystation.testing import PlainRedactor
 from workers.parts import Parts
 

@@ -8,15 +8,15 @@ from temporalio.client import Client, WorkflowFailureError
 from tests.crew import CALL_TOKENS, MOVES, WORK_TOKENS, Call, Crew, Gate, terms, tight
 from tests.readers import ANYONE
 from tests.running import Counter, at_work, until, until_both_ask
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET
-from waystation.domain.compaction.history import view
-from waystation.domain.compaction.legality import violations
-from waystation.domain.compaction.outcome import ContextEdit
-from waystation.domain.errors import BadInput
-from waystation.domain.signals import EDIT_CONTEXT, Answer, EditInput
-from waystation.domain.task import TaskPhase, TaskProgress
-from waystation.ports import Redactor
+from waystation.context.history import view
+from waystation.context.legality import violations
+from waystation.context.outcome import ContextEdit
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.errors import BadInput
+from waystation.privacy.ports import Redactor
+from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET
+from waystation.tasks.signals import EDIT_CONTEXT, Answer, EditInput
+from waystation.tasks.task import TaskPhase, TaskProgress
 from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow
 

@@ -14,18 +14,18 @@ from temporalio.client import ScheduleBackfill, ScheduleOverlapPolicy, WorkflowE
 from tests.crew import Call, Crew
 from tests.running import KEY, TENANT, Watched, dev_server, strict, until
 from tests.scheduled import BUDGET, MONDAYS, QUESTION, Office, office
-from waystation.adapters.temporal.orders import running
 from waystation.cli.main import run
 from waystation.client.persons import searching
 from waystation.client.removal import erase
 from waystation.client.schedules import KnownSchedule
-from waystation.domain.amount import Limit
-from waystation.domain.errors import BadInput, ModelRejected, TextMissing
-from waystation.domain.schedules import Timing
-from waystation.domain.task import TaskPhase
-from waystation.settings import Settings
-from waystation.stores import data_converter
-from waystation.task_view import TaskFilter
+from waystation.config.settings import Settings
+from waystation.kernel.amount import Limit
+from waystation.kernel.errors import BadInput, ModelRejected, TextMissing
+from waystation.runtime.stores import data_converter
+from waystation.runtime.temporal.orders import running
+from waystation.tasks.schedules import Timing
+from waystation.tasks.task import TaskPhase
+from waystation.tasks.view import TaskFilter
 
 
 @dataclass

@@ -10,12 +10,13 @@ from tests.crew import TIGHT_BUDGET, WORK_TOKENS, Call, Crew, Gate, terms, tight
 from tests.readers import ANYONE
 from tests.running import PATIENCE, Counter, at_work, dev_server, opened_store, request, until, until_both_ask
 from tests.workflows_live.history import events, timers
-from waystation.domain import approvals, names
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Account
-from waystation.domain.errors import BadInput
-from waystation.domain.task import Approval, Refusal, TaskPhase
-from waystation.ports import Redactor
+from waystation.budgets.budget import Account
+from waystation.kernel import temporal_names as names
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.errors import BadInput
+from waystation.privacy.ports import Redactor
+from waystation.tasks import approvals
+from waystation.tasks.task import Approval, Refusal, TaskPhase
 from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow
 

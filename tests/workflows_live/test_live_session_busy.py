@@ -17,16 +17,16 @@ from activities.sessions import SessionActivities
 from tests.crew import terms
 from tests.running import PATIENCE, dev_server, opened_store
 from tests.workflows_live.anxious import IdleTask
-from waystation.adapters.store import SqlStore
-from waystation.adapters.temporal.connect import Target
-from waystation.adapters.temporal.orders import running
-from waystation.adapters.temporal.tasks import TemporalTasks
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Account
-from waystation.domain.errors import Busy
-from waystation.domain.names import CONTEXT_QUEUE, TASK_FINISHED, WORKFLOWS_QUEUE
-from waystation.domain.session import Admission, Admitted, Ask, SessionStart, Settlement
-from waystation.domain.task import TaskRef
+from waystation.budgets.budget import Account
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.errors import Busy
+from waystation.kernel.refs import TaskRef
+from waystation.kernel.temporal_names import CONTEXT_QUEUE, TASK_FINISHED, WORKFLOWS_QUEUE
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.temporal.connect import Target
+from waystation.runtime.temporal.orders import running
+from waystation.runtime.temporal.tasks import TemporalTasks
+from waystation.tasks.session import Admission, Admitted, Ask, SessionStart, Settlement
 from workers.sandbox import sandboxed
 from workflows.session import SessionWorkflow
 

@@ -8,8 +8,8 @@ from temporalio.client import Client
 
 from tests.crew import WORK_TOKENS, Call, Crew, Gate, terms
 from tests.running import Counter, opened_parts, working
-from waystation.domain.task import TaskPhase
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.tasks.task import TaskPhase
 from waystation.testing import PlainRedactor
 from workers.queues import DEV_TIMING, timing_of
 from workflows.options import HEARTBEAT, LEG

@@ -5,10 +5,10 @@ from temporalio.client import Client
 from tests.crew import CALL_TOKENS, NOTE, Call, Gate
 from tests.delegating import HAND_IN, DelegatingCrew, delegate, delegating, four, results, steps
 from tests.running import Task, at_work, until
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET
-from waystation.domain.task import Approval, TaskPhase, TaskProgress
-from waystation.ports import Redactor
+from waystation.kernel.amount import Amount, Limit
+from waystation.privacy.ports import Redactor
+from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET
+from waystation.tasks.task import Approval, TaskPhase, TaskProgress
 from workflows.task import TaskWorkflow
 
 FOUR = {"harbours": [four(), [HAND_IN]]}

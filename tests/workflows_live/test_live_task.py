@@ -11,15 +11,16 @@ from tests.crew import CREW_PLAN, SAID, WORK_TOKENS, Call, Crew, Deaf, Gate, tig
 from tests.readers import ANYONE
 from tests.running import RUNNERS, Counter, at_work, dev_server, opened_parts, request, until, working
 from tests.workflows_live.history import details, events, everything_written, kinds
-from waystation.adapters.clock import utc_now
-from waystation.adapters.store.sql_store import SqlStore
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Account, Mode
-from waystation.domain.details import MARKS
-from waystation.domain.errors import ModelRejected, ModelUnavailable
-from waystation.domain.names import PHASE_ATTRIBUTE, TOKENS_ATTRIBUTE
-from waystation.domain.task import SourceDocument, TaskPhase, TaskProgress, session_hash
-from waystation.ports import Redactor
+from waystation.budgets.budget import Account, Mode
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import ModelRejected, ModelUnavailable
+from waystation.kernel.temporal_names import PHASE_ATTRIBUTE, TOKENS_ATTRIBUTE
+from waystation.privacy.ports import Redactor
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.details import MARKS
+from waystation.tasks.task import TaskPhase, TaskProgress, session_hash
 from workflows.board import PENDING, PHASE, SESSION, TOKENS
 
 IN_THE_DOCUMENT = "The wreck lies under the northern mark."

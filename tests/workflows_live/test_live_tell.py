@@ -12,15 +12,15 @@ from tests.readers import ANYONE
 from tests.running import TENANT, Counter, Task, at_work, until, until_both_ask
 from tests.workflows_live.history import events, everything_written
 from waystation.client.sessions import checked_words, with_tellings
-from waystation.domain.approvals import APPROVE_BUDGET
-from waystation.domain.compaction.history import view
-from waystation.domain.compaction.legality import violations
-from waystation.domain.errors import BadInput
-from waystation.domain.signals import TELL
-from waystation.domain.task import TaskPhase, Telling, reader_of
-from waystation.domain.transcript import Message
-from waystation.ports import Redactor
-from waystation.task_view import TaskView
+from waystation.context.history import view
+from waystation.context.legality import violations
+from waystation.context.transcript import Message
+from waystation.kernel.errors import BadInput
+from waystation.privacy.ports import Redactor
+from waystation.tasks.approvals import APPROVE_BUDGET
+from waystation.tasks.signals import TELL
+from waystation.tasks.task import TaskPhase, Telling, reader_of
+from waystation.tasks.view import TaskView
 from workflows.task import TaskWorkflow
 
 WORDS = "Never cite the almanac of 1790:\n  its soundings are wrong."

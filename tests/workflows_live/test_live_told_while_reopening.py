@@ -9,14 +9,14 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from tests.crew import Crew, terms
 from tests.readers import ANYONE
 from tests.running import Counter, Task, opened_parts, request, working
-from waystation.adapters.clock import utc_now
 from waystation.client.sessions import ForkWish, register_fork
-from waystation.domain.continuation import TaskRewind, TaskStart
-from waystation.domain.errors import BadInput
-from waystation.domain.names import WORKFLOWS_QUEUE
-from waystation.domain.signals import TELL
-from waystation.domain.task import Refusal, TaskPhase, TaskProgress, TaskRow, Telling, task_id_of
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput
+from waystation.kernel.temporal_names import WORKFLOWS_QUEUE
+from waystation.tasks.continuation import TaskRewind, TaskStart
+from waystation.tasks.signals import TELL
+from waystation.tasks.task import Refusal, TaskPhase, TaskProgress, TaskRow, Telling, task_id_of
 from waystation.testing import PlainRedactor
 from workflows.task import TaskWorkflow
 

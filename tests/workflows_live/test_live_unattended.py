@@ -7,12 +7,12 @@ from temporalio.client import Client
 
 from tests.crew import SHARE, Call, Crew, tight
 from tests.running import Counter, at_work, until
-from waystation.domain import approvals
-from waystation.domain.amount import Amount
-from waystation.domain.decisions import IN_ADVANCE, TopUp, Unattended
-from waystation.domain.errors import SpendingLimitReached
-from waystation.domain.task import TaskPhase, TaskTerms
-from waystation.ports import Redactor
+from waystation.agents.decisions import IN_ADVANCE, TopUp, Unattended
+from waystation.kernel.amount import Amount
+from waystation.kernel.errors import SpendingLimitReached
+from waystation.privacy.ports import Redactor
+from waystation.tasks import approvals
+from waystation.tasks.task import TaskPhase, TaskTerms
 from workflows.task import TaskWorkflow
 
 

@@ -14,24 +14,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from waystation.agents.charges import CountedPrompt
-from waystation.agents.contract import first_named, task_parts
-from waystation.agents.documents import document_names
+from waystation.agents.call_ledger import CountedPrompt
+from waystation.agents.leg import Finished, LegRequest, Standing
 from waystation.agents.roles import Desk, role_prompt
+from waystation.agents.task_brief import first_named, task_parts
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.tool import CallSite
-from waystation.domain.amount import Limit
-from waystation.domain.budget import RunTotals
-from waystation.domain.compaction.history import current, prompt_prefix, recorded_at, sent_view, view, with_record
-from waystation.domain.compaction.tokens import Measure
-from waystation.domain.documents import Document, DocumentChange, changed_lines, in_all
-from waystation.domain.foreign import Tagged, one_line, tagged
-from waystation.domain.leg import Finished, LegRequest, Standing
-from waystation.domain.models import model_facts
-from waystation.domain.ownership import OfTask
-from waystation.domain.privacy import Place, redaction_notes
-from waystation.domain.task import TaskRef, TaskRow, as_message, heard
-from waystation.domain.transcript import (
+from waystation.budgets.budget import RunTotals
+from waystation.context.history import current, prompt_prefix, recorded_at, sent_view, view, with_record
+from waystation.context.tokens import Measure
+from waystation.context.transcript import (
     Charge,
     Fence,
     Message,
@@ -41,7 +33,17 @@ from waystation.domain.transcript import (
     Transcript,
     platform_text,
 )
-from waystation.ports import Redactor, Store
+from waystation.documents.documents import Document, DocumentChange, changed_lines, in_all
+from waystation.documents.redacted import document_names
+from waystation.kernel.amount import Limit
+from waystation.kernel.refs import TaskRef
+from waystation.kernel.scopes import OfTask
+from waystation.models.profiles import model_facts
+from waystation.privacy.policy import Place, redaction_notes
+from waystation.privacy.ports import Redactor
+from waystation.security.untrusted import Tagged, one_line, tagged
+from waystation.store.ports import Store
+from waystation.tasks.task import TaskRow, as_message, heard
 
 
 @dataclass

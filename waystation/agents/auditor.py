@@ -13,19 +13,19 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from waystation.agents.archive import EMBEDDED_AT_ONCE, Recollection, embedded
 from waystation.agents.summariser import Middle
-from waystation.domain.compaction.audit import Audit, Item, Redaction, SearchableText, audits
-from waystation.domain.compaction.history import current, stand_in, view
-from waystation.domain.compaction.summary import is_summary
-from waystation.domain.leg import RunRef
-from waystation.domain.memory import Excerpt, MemoryQuery, Passage
-from waystation.domain.passages import make_passages, render, tool_names
-from waystation.domain.privacy import Place, Redacted
-from waystation.domain.task import TaskRef
-from waystation.domain.transcript import Masked, Message, Text, Transcript
-from waystation.domain.value import Value
-from waystation.ports import Embedder, PassagePoints, Redactor, Vault
+from waystation.context.audit import Audit, Item, Redaction, SearchableText, audits
+from waystation.context.history import current, stand_in, view
+from waystation.context.summary import is_summary
+from waystation.context.transcript import Masked, Message, Text, Transcript
+from waystation.kernel.refs import RunRef, TaskRef
+from waystation.kernel.value import Value
+from waystation.memory.archive import EMBEDDED_AT_ONCE, Recollection, embedded
+from waystation.memory.memory import Excerpt, MemoryQuery, Passage
+from waystation.memory.passages import make_passages, render, tool_names
+from waystation.memory.ports import Embedder, PassagePoints
+from waystation.privacy.policy import Place, Redacted
+from waystation.privacy.ports import Redactor, Vault
 
 
 @dataclass(frozen=True)

@@ -12,19 +12,12 @@ from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
+from waystation.agents.activity import Doing
 from waystation.agents.attempt import Attempt, hear, hear_of_documents
-from waystation.agents.charges import Affordable, CallKey, MeteredModel, TooDear
-from waystation.agents.contract import ContractWriter, Room
-from waystation.agents.redaction import redacted_reply
-from waystation.agents.roles import Desk
-from waystation.agents.tools.delegate import asked_by
-from waystation.domain.amount import Amount
-from waystation.domain.budget import Bound, delay_seconds
-from waystation.domain.compaction.tokens import correction, request_tokens
-from waystation.domain.decisions import QUESTIONS_AT_ONCE, ActionDecision, ActionQuestion, digest_of, question_on
-from waystation.domain.errors import EndpointBroken, ModelUnavailable, ReplyBlocked, SpendingLimitReached, TextHeldBack
-from waystation.domain.layers import Reminder, recent_failures, rounded_limit, rounded_up, with_status
-from waystation.domain.leg import (
+from waystation.agents.call_ledger import Affordable, CallKey, MeteredModel, TooDear
+from waystation.agents.decisions import QUESTIONS_AT_ONCE, ActionDecision, ActionQuestion, digest_of, question_on
+from waystation.agents.deliverables import made
+from waystation.agents.leg import (
     ActionsAsked,
     AllowanceSpent,
     ContextFull,
@@ -33,14 +26,17 @@ from waystation.domain.leg import (
     LegOutcome,
     LegRequest,
     ProviderLimit,
-    RunRef,
     TurnLimit,
     Yielded,
 )
-from waystation.domain.models import worst_rates
-from waystation.domain.privacy import Place, redaction_notes
-from waystation.domain.progress import Doing
-from waystation.domain.transcript import (
+from waystation.agents.prompt_sections import Reminder, recent_failures, rounded_limit, rounded_up, with_status
+from waystation.agents.redaction import redacted_reply
+from waystation.agents.roles import Desk
+from waystation.agents.task_brief import ContractWriter, Room
+from waystation.agents.tools.delegate import asked_by
+from waystation.budgets.budget import Bound, delay_seconds
+from waystation.context.tokens import correction, request_tokens
+from waystation.context.transcript import (
     Block,
     Charge,
     Message,
@@ -53,8 +49,13 @@ from waystation.domain.transcript import (
     refused_call,
     status_text,
 )
-from waystation.domain.work import made
-from waystation.ports import Clock, ModelReply, ModelRequest, StopReason
+from waystation.kernel.amount import Amount
+from waystation.kernel.clock import Clock
+from waystation.kernel.errors import EndpointBroken, ModelUnavailable, ReplyBlocked, SpendingLimitReached, TextHeldBack
+from waystation.kernel.refs import RunRef
+from waystation.models.ports import ModelReply, ModelRequest, StopReason
+from waystation.models.profiles import worst_rates
+from waystation.privacy.policy import Place, redaction_notes
 
 
 async def affordable(attempt: Attempt, shown: tuple[Message, ...], model: MeteredModel) -> Affordable | TooDear:

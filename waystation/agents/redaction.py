@@ -16,8 +16,11 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Literal, NamedTuple, NoReturn, TypeVar
 
-from waystation.agents.documents import with_names_as_shown
-from waystation.domain.errors import (
+from waystation.agents.ports import Meter
+from waystation.context.transcript import Block, Text, ToolUse
+from waystation.documents.redacted import with_names_as_shown
+from waystation.kernel.clock import Clock
+from waystation.kernel.errors import (
     RedactionFailed,
     StoreError,
     TextGivenUp,
@@ -25,8 +28,10 @@ from waystation.domain.errors import (
     TextNotRedacted,
     TextTookTooLong,
 )
-from waystation.domain.ownership import OfTask
-from waystation.domain.privacy import (
+from waystation.kernel.patterns import proven
+from waystation.kernel.scopes import OfTask
+from waystation.kernel.value import ARGUMENTS, mapped_fields, strings, text_hash, unusual_name
+from waystation.privacy.policy import (
     FINGERPRINT_DIGITS,
     PLACEHOLDER,
     TRUSTED_FOR,
@@ -41,10 +46,8 @@ from waystation.domain.privacy import (
     with_originals,
     with_placeholders,
 )
-from waystation.domain.transcript import Block, Text, ToolUse
-from waystation.domain.value import ARGUMENTS, mapped_fields, strings, text_hash, unusual_name
-from waystation.patterns import proven
-from waystation.ports import Clock, Meter, Redactor, SlowTexts, Store, Vault
+from waystation.privacy.ports import Redactor, SlowTexts, Vault
+from waystation.store.ports import Store
 
 NEVER_KEPT = frozenset({"SECRET"})
 """Types of credentials: nothing that is restored ever holds one."""

@@ -10,10 +10,20 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 
-from waystation.agents.archive import Recollection
-from waystation.agents.contract import EarlierTasks
-from waystation.agents.documents import RedactedDocuments, Tables
+from waystation.agents.delegation import may_delegate
+from waystation.agents.leg import AgentTerms
 from waystation.agents.redaction import redactor_for
+from waystation.agents.task_brief import EarlierTasks
+from waystation.agents.tool_visibility import (
+    Offered,
+    Projection,
+    Rights,
+    ToolPolicy,
+    held,
+    project,
+    tool_phase,
+    unknown,
+)
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.delegate import Delegation
 from waystation.agents.tools.documents import (
@@ -29,16 +39,20 @@ from waystation.agents.tools.recall import Expand, Recall
 from waystation.agents.tools.tables import Calculate, QueryTable, is_table
 from waystation.agents.tools.tool import ForeignTool, Tool
 from waystation.agents.tools.work import ReadFindings, SubmitAnalysis, SubmitFindings, SubmitReport, WriteSection
-from waystation.domain.compaction.history import prompt_prefix
-from waystation.domain.compaction.tokens import estimate_text
-from waystation.domain.delegation import may_delegate
-from waystation.domain.details import counted
-from waystation.domain.foreign import USUAL, ForeignTools
-from waystation.domain.leg import AgentTerms, RunRef
-from waystation.domain.projection import Offered, Projection, Rights, ToolPolicy, held, project, tool_phase, unknown
-from waystation.domain.roles import AgentRole, role_spec, step_roles
-from waystation.domain.transcript import PromptPrefix, Transcript
-from waystation.ports import DocumentSearch, Redactor, Store, ToolServers, ToolSpec, Vault
+from waystation.context.history import prompt_prefix
+from waystation.context.tokens import estimate_text
+from waystation.context.transcript import PromptPrefix, Transcript
+from waystation.documents.ports import DocumentSearch
+from waystation.documents.redacted import RedactedDocuments, Tables
+from waystation.kernel.refs import RunRef
+from waystation.kernel.roles import AgentRole, role_spec, step_roles
+from waystation.kernel.text import counted
+from waystation.mcp.ports import ToolServers
+from waystation.memory.archive import Recollection
+from waystation.models.ports import ToolSpec
+from waystation.privacy.ports import Redactor, Vault
+from waystation.security.untrusted import USUAL, ForeignTools
+from waystation.store.ports import Store
 
 _log = logging.getLogger(__name__)
 

@@ -8,38 +8,39 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from waystation.agents.charges import Affordable, CallKey, MeteredModel, TooDear
+from waystation.agents.call_ledger import Affordable, CallKey, MeteredModel, TooDear
 from waystation.agents.roles import prompt
-from waystation.domain.compaction.constraints import (
+from waystation.context.constraints import (
     open_items,
     recorded_decisions,
     user_constraints,
     user_requests,
     user_words,
 )
-from waystation.domain.compaction.gate import Accepted, Rejected, Replacement, Rule, check_middle, check_summary
-from waystation.domain.compaction.history import current, pinned_ids, view, with_record
-from waystation.domain.compaction.ladder import Summarise, part_length, parts_of
-from waystation.domain.compaction.outcome import CompactionRequest, Status
-from waystation.domain.compaction.policy import CompactionPolicy
-from waystation.domain.compaction.restoration import without_files
-from waystation.domain.compaction.strategies import STRATEGIES
-from waystation.domain.compaction.summary import (
+from waystation.context.history import current, pinned_ids, view, with_record
+from waystation.context.outcome import CompactionRequest, Status
+from waystation.context.pipeline import Summarise, part_length, parts_of
+from waystation.context.policy import CompactionPolicy
+from waystation.context.restoration import without_files
+from waystation.context.strategies import STRATEGIES
+from waystation.context.summary import (
     is_summary,
     is_summary_or_marker,
     summary_part,
     unframed,
     without_scratchpad,
 )
-from waystation.domain.compaction.tokens import estimate_text
-from waystation.domain.errors import ModelRejected, ModelUnavailable
-from waystation.domain.foreign import Tagged, tagged, without_tags
-from waystation.domain.models import model_facts
-from waystation.domain.passages import render, tool_names
-from waystation.domain.privacy import Place, redaction_notes
-from waystation.domain.transcript import Charge, Fence, Message, SummaryPart, Text, Transcript, user_text
-from waystation.domain.value import Value
-from waystation.ports import ModelRequest, Redactor, StopReason
+from waystation.context.summary_validator import Accepted, Rejected, Replacement, Rule, check_middle, check_summary
+from waystation.context.tokens import estimate_text
+from waystation.context.transcript import Charge, Fence, Message, SummaryPart, Text, Transcript, user_text
+from waystation.kernel.errors import ModelRejected, ModelUnavailable
+from waystation.kernel.value import Value
+from waystation.memory.passages import render, tool_names
+from waystation.models.ports import ModelRequest, StopReason
+from waystation.models.profiles import model_facts
+from waystation.privacy.policy import Place, redaction_notes
+from waystation.privacy.ports import Redactor
+from waystation.security.untrusted import Tagged, tagged, without_tags
 
 HEADROOM = 2
 """A summary may have this many times the tokens that were asked for: models do not count exactly."""

@@ -21,7 +21,6 @@ from typing import Annotated, Literal, NamedTuple, NoReturn
 
 import typer
 
-from waystation.adapters.clock import utc_now
 from waystation.cli import console
 from waystation.cli.console import OK, WORK_FAILED, print_json, print_text, result, say
 from waystation.cli.options import (
@@ -36,13 +35,15 @@ from waystation.cli.options import (
 from waystation.cli.render import inbox_lines
 from waystation.cli.render_requests import MOMENT, approve_command, deny_command, inbox_text, request_text
 from waystation.client import Client, client_for
-from waystation.domain.amount import Amount, amount_text
-from waystation.domain.details import answer_text, counted
-from waystation.domain.errors import BadInput
-from waystation.domain.signals import Answer, AnswerOutcome
-from waystation.domain.task import Approval, TaskProgress
-from waystation.settings import Settings
-from waystation.task_view import PendingApproval, TaskView, pending
+from waystation.config.settings import Settings
+from waystation.kernel.amount import Amount, amount_text
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput
+from waystation.kernel.text import counted
+from waystation.tasks.details import answer_text
+from waystation.tasks.signals import Answer, AnswerOutcome
+from waystation.tasks.task import Approval, TaskProgress
+from waystation.tasks.view import PendingApproval, TaskView, pending
 
 app = typer.Typer()
 

@@ -8,13 +8,13 @@ from urllib.parse import urlsplit
 
 import typer
 
-from waystation.adapters.temporal.codec_server import AT_ANY_PORT, Access, CodecServer, Listening, served_codec
-from waystation.adapters.temporal.connect import find_target
 from waystation.cli.console import print_text, say
-from waystation.domain.errors import BadInput
-from waystation.settings import Settings
-from waystation.settings_text import address_of
-from waystation.stores import payload_codec, present_key
+from waystation.config.settings import Settings
+from waystation.config.values import address_of
+from waystation.kernel.errors import BadInput
+from waystation.runtime.stores import payload_codec, present_key
+from waystation.runtime.temporal.codec_server import AT_ANY_PORT, Access, CodecServer, Listening, served_codec
+from waystation.runtime.temporal.connect import find_target
 from workers.shutdown import stop_on_signals
 
 PATH_BYTES = 16

@@ -18,7 +18,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.theme import Theme
 
-from waystation.domain.errors import (
+from waystation.kernel.errors import (
     BadInput,
     MemoryUnavailable,
     RequestConflict,
@@ -27,8 +27,8 @@ from waystation.domain.errors import (
     WaystationError,
     WrongKey,
 )
-from waystation.domain.foreign import plain, plain_json
-from waystation.domain.value import malformed
+from waystation.kernel.value import malformed
+from waystation.security.untrusted import plain, plain_json
 
 
 class PlainConsole(Console):
@@ -109,8 +109,8 @@ def print_markdown(text: str) -> None:
     # Only reports are read so, and every command waits for what is imported above.
     from rich.markdown import Markdown  # noqa: PLC0415
 
-    from waystation.domain.citations import with_plain_places  # noqa: PLC0415
-    from waystation.markdown import inert, inert_parser  # noqa: PLC0415
+    from waystation.documents.citations import with_plain_places  # noqa: PLC0415
+    from waystation.reports.markdown import inert, inert_parser  # noqa: PLC0415
 
     page = Markdown("", code_theme="ansi_dark", hyperlinks=False)
     page.parsed = inert_parser().parse(inert(with_plain_places(text)))
@@ -190,14 +190,14 @@ def _faults(error: ValidationError) -> str:
     if error.title != "Settings":
         return "; ".join(f"{_place(fault.place)}: {fault.words}" for fault in malformed(error))
     # The settings take their time to load: whoever asks for help should not wait for them.
-    from waystation.settings import setting_faults  # noqa: PLC0415
+    from waystation.config.settings import setting_faults  # noqa: PLC0415
 
     return setting_faults(error)
 
 
 def _unusable_home(error: OSError) -> Path | None:
     """The home folder, where the error is about it, a folder above it or a file in it."""
-    from waystation.settings import Settings  # noqa: PLC0415
+    from waystation.config.settings import Settings  # noqa: PLC0415
 
     if not isinstance(error.filename, str):
         return None

@@ -7,9 +7,6 @@ from typing import Annotated
 
 import typer
 
-from waystation.adapters.clock import utc_now
-from waystation.adapters.documents.sources import load_documents, write_installed
-from waystation.adapters.prices import load_prices
 from waystation.cli.console import ask, can_ask, print_json, print_text, say
 from waystation.cli.follow import ApproveItself, ask_at_terminal, follow, keep_report, outcome_code
 from waystation.cli.options import JsonOption
@@ -18,14 +15,17 @@ from waystation.cli.render import counted
 from waystation.cli.submit import hand_in, tell_terms
 from waystation.client import Client
 from waystation.client.task_json import task_json
-from waystation.domain.amount import Amount, Limit, amount_text, used_text
-from waystation.domain.details import cost_text
-from waystation.domain.errors import BadInput
-from waystation.domain.models import price_of
-from waystation.domain.roles import step_roles
-from waystation.domain.task import TaskRequest
-from waystation.settings import Settings
-from waystation.task_view import TaskView
+from waystation.config.settings import Settings
+from waystation.documents.sources import load_documents, write_installed
+from waystation.kernel.amount import Amount, Limit, amount_text, used_text
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput
+from waystation.kernel.roles import step_roles
+from waystation.models.prices import load_prices
+from waystation.models.profiles import price_of
+from waystation.tasks.details import cost_text
+from waystation.tasks.task import TaskRequest
+from waystation.tasks.view import TaskView
 from workers.shutdown import INTERRUPTED
 
 QUESTION = "Which licences do these packages carry, what is each of them for, and what needs attention before shipping?"

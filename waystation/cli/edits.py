@@ -21,11 +21,11 @@ from waystation.cli.approvals import conclude
 from waystation.cli.options import AgentOption, ByOption, JsonOption, NoteOption, TaskArgument
 from waystation.cli.render import compaction_text, restore_command
 from waystation.client import client_for
-from waystation.domain.compaction.outcome import Action
-from waystation.domain.errors import BadInput
-from waystation.domain.signals import Answer, EditInput
-from waystation.domain.value import Value
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.context.outcome import Action
+from waystation.kernel.errors import BadInput
+from waystation.kernel.value import Value
+from waystation.tasks.signals import Answer, EditInput
 
 
 class _Asked(Value):

@@ -11,16 +11,20 @@ import typer
 from pydantic import ValidationError
 
 from waystation import __version__
-from waystation.adapters.documents.question_sets import Posed, find_set, load_set, posed
 from waystation.cli.console import OK, WORK_FAILED, print_json, print_text, say
 from waystation.cli.options import JsonOption, parse_budget, parse_tokens
 from waystation.cli.platform import something_running, stop_on_signals
 from waystation.cli.render import counted
 from waystation.client import Client, client_for
-from waystation.domain.amount import Limit, dollars
-from waystation.domain.details import known_cost
-from waystation.domain.errors import BadInput, Unreachable, WaystationError
-from waystation.domain.evaluation import (
+from waystation.config.settings import Settings
+from waystation.kernel.amount import Limit, dollars
+from waystation.kernel.errors import BadInput, Unreachable, WaystationError
+from waystation.kernel.files import write_private
+from waystation.kernel.value import Value
+from waystation.models.profiles import OFFLINE_MODEL
+from waystation.plugins.evaluation.page import evaluation_page
+from waystation.plugins.evaluation.question_sets import Posed, find_set, load_set, posed
+from waystation.plugins.evaluation.scores import (
     MEANS,
     MEASURES,
     Compared,
@@ -31,13 +35,9 @@ from waystation.domain.evaluation import (
     nothing_scored,
     scored,
 )
-from waystation.domain.models import OFFLINE_MODEL
-from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW, TaskProgress, TaskRequest, own_session
-from waystation.domain.value import Value
-from waystation.evaluation_page import evaluation_page
-from waystation.files import write_private
-from waystation.settings import Settings
-from waystation.task_view import TaskView, pending
+from waystation.tasks.details import known_cost
+from waystation.tasks.task import LARGEST_WINDOW, SMALLEST_WINDOW, TaskProgress, TaskRequest, own_session
+from waystation.tasks.view import TaskView, pending
 from workers.shutdown import INTERRUPTED
 
 QUESTION_BUDGET = "1M"

@@ -17,22 +17,23 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from waystation.adapters.clock import utc_now
-from waystation.adapters.temporal.run_file import named_in_environment, read_run_file, started_by_this_process
+from waystation.agents.activity import elapsed
 from waystation.cli.approvals import answered_before, tell_answer, too_little
 from waystation.cli.console import OK, WORK_FAILED, ask, can_ask, print_json, print_text, progress, say
 from waystation.cli.options import parse_amount
 from waystation.cli.render import doing_text, happened, task_screen
 from waystation.client import Client
 from waystation.client.task_json import task_json
-from waystation.domain.amount import Amount, amount_text, used_text
-from waystation.domain.details import counted
-from waystation.domain.errors import BadInput, Unreachable
-from waystation.domain.progress import elapsed
-from waystation.domain.task import Approval, TaskPhase, TaskProgress
-from waystation.files import own_folder, report_file, write_private
-from waystation.settings import Settings
-from waystation.task_view import Submitted, TaskView, pending
+from waystation.config.settings import Settings
+from waystation.kernel.amount import Amount, amount_text, used_text
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput, Unreachable
+from waystation.kernel.files import own_folder, write_private
+from waystation.kernel.text import counted
+from waystation.reports.files import report_file
+from waystation.runtime.temporal.run_file import named_in_environment, read_run_file, started_by_this_process
+from waystation.tasks.task import Approval, TaskPhase, TaskProgress
+from waystation.tasks.view import Submitted, TaskView, pending
 
 AnswerPause = Callable[[Client, str, Approval], Awaitable[None]]
 

@@ -16,9 +16,9 @@ from typer.core import TyperGroup
 
 from waystation import __version__
 from waystation.cli.console import OK, WORK_FAILED, exit_code, sentence
-from waystation.domain.foreign import plain
-from waystation.domain.value import OURS
-from waystation.imports import loading
+from waystation.kernel.imports import loading
+from waystation.kernel.value import OURS
+from waystation.security.untrusted import plain
 
 
 class Command(NamedTuple):

@@ -16,14 +16,6 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from waystation.adapters.clock import utc_now
-from waystation.adapters.store import SqlStore
-from waystation.agents.archive import (
-    EMBEDDED_AT_ONCE,
-    RECALLED_TOKENS,
-    Reindexed,
-    Reindexing,
-)
 from waystation.cli.console import confirmed, print_json, print_text, result, say
 from waystation.cli.follow import require_workers
 from waystation.cli.memory_eval import evaluate
@@ -32,14 +24,22 @@ from waystation.client import Client
 from waystation.client.context import MOST_QUERY, MOST_RECALLED, FoundJson, MemoryWish, remark_on, where
 from waystation.client.lookups import resolved
 from waystation.client.removal import Gone, Selection, forget, selected
-from waystation.domain.errors import BadInput, MemoryUnavailable, Unreachable
-from waystation.domain.memory import PassageKind
-from waystation.domain.task import reader_of
-from waystation.domain.value import Value
-from waystation.files import private_folder
-from waystation.ports import Embedder
-from waystation.settings import Settings
-from waystation.stores import opened_store, placeholder_key
+from waystation.config.settings import Settings
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput, MemoryUnavailable, Unreachable
+from waystation.kernel.files import private_folder
+from waystation.kernel.value import Value
+from waystation.memory.archive import (
+    EMBEDDED_AT_ONCE,
+    RECALLED_TOKENS,
+    Reindexed,
+    Reindexing,
+)
+from waystation.memory.memory import PassageKind
+from waystation.memory.ports import Embedder
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.stores import opened_store, placeholder_key
+from waystation.tasks.task import reader_of
 
 app = typer.Typer()
 
@@ -169,7 +169,7 @@ def _known_kind(kind: str | None) -> PassageKind | None:
 def _print_found(query: str, found: Sequence[FoundJson]) -> None:
     """For people: when, who and where, and the words that match in bold where there is bold."""
     # The libraries that tell words apart take a while to load.
-    from waystation.words import matches  # noqa: PLC0415
+    from waystation.documents.search_terms import matches  # noqa: PLC0415
 
     if remark := remark_on(found):
         say(remark)
@@ -297,7 +297,7 @@ class ReindexedJson(Reindexed):
 
 async def _reindex(settings: Settings, *, with_refused: bool, anew: bool) -> ReindexedJson:
     # Qdrant and the embedder take a second to load.
-    from waystation.knowledge import opened_embedder, redactor_of  # noqa: PLC0415
+    from waystation.runtime.knowledge import opened_embedder, redactor_of  # noqa: PLC0415
     from workers.memory import held, opened_draft  # noqa: PLC0415
 
     private_folder(settings.home)
@@ -329,7 +329,7 @@ class _Told:
 
 
 async def _status(settings: Settings) -> MemoryJson:
-    from waystation.knowledge import opened_embedder  # noqa: PLC0415
+    from waystation.runtime.knowledge import opened_embedder  # noqa: PLC0415
 
     private_folder(settings.home)
     async with aclosing(await opened_store(settings)) as store, opened_embedder(settings) as embedder:

@@ -19,13 +19,13 @@ from waystation.agents.auditor import Measured, Question, Said, by_session, meas
 from waystation.cli.console import print_json, print_text
 from waystation.cli.context.arguments import read_text
 from waystation.cli.options import JsonOption
-from waystation.domain.amount import LARGEST_AMOUNT, read_tokens
-from waystation.domain.details import counted
-from waystation.domain.errors import BadInput
-from waystation.domain.foreign import one_line
-from waystation.domain.privacy import shows_names
-from waystation.domain.value import Value, malformed, named_twice
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.amount import LARGEST_AMOUNT, read_tokens
+from waystation.kernel.errors import BadInput
+from waystation.kernel.text import counted
+from waystation.kernel.value import Value, malformed, named_twice
+from waystation.privacy.policy import shows_names
+from waystation.security.untrusted import one_line
 
 _T = TypeVar("_T", bound=Value)
 
@@ -163,9 +163,9 @@ async def _evaluated(
     settings: Settings, lines: Sequence[Said], questions: Sequence[Question], budgets: Sequence[int], *, redacted: bool
 ) -> EvaluationJson:
     # Qdrant, the embedder and Presidio take seconds to load.
-    from waystation.adapters.qdrant.edge import QdrantEdgeMemory  # noqa: PLC0415
     from waystation.agents.auditor import NoRedaction, RecallTrial  # noqa: PLC0415
-    from waystation.knowledge import opened_embedder, redactor_of, trial_vault  # noqa: PLC0415
+    from waystation.memory.qdrant.edge import QdrantEdgeMemory  # noqa: PLC0415
+    from waystation.runtime.knowledge import opened_embedder, redactor_of, trial_vault  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))

@@ -15,7 +15,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from waystation.domain.amount import (
+from waystation.agents.decisions import TopUp, Unattended
+from waystation.budgets.budget import LOWEST_BUDGET, LOWEST_BUDGET_MICRO_USD
+from waystation.kernel.amount import (
     LARGEST_AMOUNT,
     Amount,
     Limit,
@@ -25,12 +27,10 @@ from waystation.domain.amount import (
     read_tokens,
     short_tokens,
 )
-from waystation.domain.decisions import TopUp, Unattended
-from waystation.domain.errors import BadInput
-from waystation.domain.foreign import one_line
-from waystation.domain.task import LOWEST_BUDGET, LOWEST_BUDGET_MICRO_USD
-from waystation.domain.value import in_utc
-from waystation.patterns import proven
+from waystation.kernel.errors import BadInput
+from waystation.kernel.patterns import proven
+from waystation.kernel.value import in_utc
+from waystation.security.untrusted import one_line
 
 TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task; its beginning is enough.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with stable keys; everything else to stderr.")]

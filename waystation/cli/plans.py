@@ -22,15 +22,16 @@ from waystation.cli.options import ByOption, JsonOption, NoteOption, TaskArgumen
 from waystation.cli.render import counted
 from waystation.client import client_for
 from waystation.client.approvals import PlannedTask
-from waystation.domain.amount import limit_text, used_text
-from waystation.domain.errors import BadInput
-from waystation.domain.foreign import plain
-from waystation.domain.plan import Plan, plan_errors
-from waystation.domain.progress import left_for_steps
-from waystation.domain.signals import Answer
-from waystation.domain.value import malformed
-from waystation.files import plan_file, private_folder, write_private
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.kernel.amount import limit_text, used_text
+from waystation.kernel.errors import BadInput
+from waystation.kernel.files import private_folder, write_private
+from waystation.kernel.value import malformed
+from waystation.planning.plan import Plan, plan_errors
+from waystation.reports.files import plan_file
+from waystation.security.untrusted import plain
+from waystation.tasks.progress import left_for_steps
+from waystation.tasks.signals import Answer
 
 app = typer.Typer()
 MOST_WRITTEN = 200_000

@@ -27,8 +27,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from waystation.adapters.clock import utc_now
-from waystation.adapters.temporal.run_file import (
+from waystation.cli.console import OK, UNREACHABLE, print_json, print_text, say
+from waystation.cli.options import JsonOption
+from waystation.cli.serve import pages_here
+from waystation.config.settings import Settings, unknown_variables
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput, Unreachable, WaystationError
+from waystation.kernel.files import opened_private, own_folder, private_folder
+from waystation.kernel.imports import loading
+from waystation.kernel.value import Value
+from waystation.runtime.temporal.run_file import (
     ProcessMark,
     RunFile,
     named_in_environment,
@@ -36,19 +44,11 @@ from waystation.adapters.temporal.run_file import (
     remove_run_file,
     write_run_file,
 )
-from waystation.children import python, search_path
-from waystation.cli.console import OK, UNREACHABLE, print_json, print_text, say
-from waystation.cli.options import JsonOption
-from waystation.cli.serve import pages_here
-from waystation.domain.errors import BadInput, Unreachable, WaystationError
-from waystation.domain.value import Value
-from waystation.files import opened_private, own_folder, private_folder
-from waystation.imports import loading
-from waystation.settings import Settings, unknown_variables
+from waystation.security.children import python, search_path
 from workers.shutdown import stop_on_signals as stop_on_signals  # noqa: PLC0414  dev and demo stop as workers do
 
 if TYPE_CHECKING:
-    from waystation.adapters.temporal.dev_server import CodecForUi, DevServer
+    from waystation.runtime.temporal.dev_server import CodecForUi, DevServer
 
 CHECK_SECONDS = 1.0
 POLLED_SECONDS = 10.0
@@ -71,8 +71,8 @@ async def running_locally(settings: Settings) -> AsyncGenerator[RunFile]:
     refuse_named_server()
     with loading():
         # `up`, `down` and whoever asks for help need not wait for what these load.
-        from waystation.adapters.temporal.connect import ensure_search_attributes  # noqa: PLC0415
-        from waystation.adapters.temporal.dev_server import running_dev_server  # noqa: PLC0415
+        from waystation.runtime.temporal.connect import ensure_search_attributes  # noqa: PLC0415
+        from waystation.runtime.temporal.dev_server import running_dev_server  # noqa: PLC0415
 
     log = settings.logs_folder / "temporal.log"
     codec = _codec(settings)
@@ -103,7 +103,7 @@ async def _loading_meanwhile() -> AsyncGenerator[None]:
 
 
 def _load() -> tuple[ModuleType, ...]:
-    from waystation import knowledge  # noqa: PLC0415
+    from waystation.runtime import knowledge  # noqa: PLC0415
     from workers import memory, models, wiring  # noqa: PLC0415
 
     return knowledge, memory, models, wiring
@@ -198,7 +198,7 @@ async def workers_here(settings: Settings) -> AsyncGenerator[None]:
 
 
 async def _until_polled(server: "DevServer") -> None:
-    from waystation.adapters.temporal.tasks import TemporalTasks  # noqa: PLC0415
+    from waystation.runtime.temporal.tasks import TemporalTasks  # noqa: PLC0415
 
     temporal = TemporalTasks(server.client, server.target)
     with suppress(TimeoutError):
@@ -344,7 +344,7 @@ def status(as_json: JsonOption = False) -> None:
 
 
 async def _status(settings: Settings) -> StatusJson:
-    from waystation.adapters.temporal.connect import find_target  # noqa: PLC0415
+    from waystation.runtime.temporal.connect import find_target  # noqa: PLC0415
 
     target = find_target(settings)
     run = read_run_file(settings.run_file)

@@ -27,13 +27,13 @@ from waystation.client import Client
 from waystation.client.lookups import restored_for_tenant
 from waystation.client.persons import PersonFound, Search, searching, single_spaced
 from waystation.client.removal import Receipt, erase, last_receipt, require_at_rest, under_way
-from waystation.domain.details import counted
-from waystation.domain.errors import BadInput, Unreachable
-from waystation.domain.privacy import Place, Policy, Redacted, Treatment, redaction_notes, treatment
-from waystation.domain.removal import ERASED, NearValue, Trace, Whereabouts, summed_places
-from waystation.domain.task import tenant_hash
-from waystation.settings import Settings
-from waystation.stores import placeholder_key
+from waystation.config.settings import Settings
+from waystation.erasure.removal import ERASED, NearValue, Trace, Whereabouts, summed_places
+from waystation.kernel.errors import BadInput, Unreachable
+from waystation.kernel.text import counted
+from waystation.privacy.policy import Place, Policy, Redacted, Treatment, redaction_notes, treatment
+from waystation.runtime.stores import placeholder_key
+from waystation.tasks.task import tenant_hash
 
 
 def print_restored(text: str, *, as_json: bool) -> None:
@@ -100,7 +100,7 @@ def redact(
 
 
 async def _redacted(text: str, place: Place, policy: Policy | None, settings: Settings) -> Redacted:
-    from waystation.knowledge import redactor_of  # noqa: PLC0415  it takes seconds, and wrong input should not wait
+    from waystation.runtime.knowledge import redactor_of  # noqa: PLC0415  it takes seconds, and wrong input should not wait
 
     with closing(redactor_of(settings, await placeholder_key(settings), policy)) as redactor:
         (found,) = await redactor.redact([text], place, tenant_hash(settings.tenant))

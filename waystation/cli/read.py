@@ -8,18 +8,18 @@ from typing import Annotated
 
 import typer
 
-from waystation.adapters.documents.sources import load_documents
 from waystation.cli.console import OK, WORK_FAILED, print_json, print_text, say
 from waystation.cli.options import JsonOption
 from waystation.cli.render import counted
-from waystation.domain.documents import LeftOut
-from waystation.domain.errors import BadInput
-from waystation.domain.foreign import without_tags
-from waystation.domain.privacy import Place, redaction_notes, shown_text, with_line_feeds
-from waystation.domain.task import SourceDocument, tenant_hash
-from waystation.domain.value import Value
-from waystation.settings import Settings
-from waystation.stores import placeholder_key
+from waystation.config.settings import Settings
+from waystation.documents.documents import LeftOut, SourceDocument
+from waystation.documents.sources import load_documents
+from waystation.kernel.errors import BadInput
+from waystation.kernel.value import Value
+from waystation.privacy.policy import Place, redaction_notes, shown_text, with_line_feeds
+from waystation.runtime.stores import placeholder_key
+from waystation.security.untrusted import without_tags
+from waystation.tasks.task import tenant_hash
 
 app = typer.Typer()
 
@@ -126,8 +126,8 @@ def _of_lines(name: str, lines: Iterable[str]) -> ReadDocument:
 
 
 async def _redact(found: ReadFiles, settings: Settings) -> ReadFiles:
-    from waystation.agents.document_names import redact_names, redact_text  # noqa: PLC0415
-    from waystation.knowledge import redactor_of  # noqa: PLC0415  it takes seconds to load
+    from waystation.documents.names import redact_names, redact_text  # noqa: PLC0415
+    from waystation.runtime.knowledge import redactor_of  # noqa: PLC0415  it takes seconds to load
 
     tenant, documents, notes = tenant_hash(settings.tenant), list[ReadDocument](), dict[str, None]()
     with closing(redactor_of(settings, await placeholder_key(settings))) as redactor:

@@ -15,16 +15,17 @@ from rich.text import Text
 
 from waystation.cli.options import day_text, short_limit, short_spent
 from waystation.cli.render_requests import asked_text, request_text
-from waystation.domain.amount import amount_text, dollars, used_text
-from waystation.domain.compaction.outcome import AgentCompaction
-from waystation.domain.details import UNPRICED, answer_text, cost_text, counted, in_units, privacy_text, work_text
-from waystation.domain.foreign import one_line, said_name
-from waystation.domain.models import Price, Rates
-from waystation.domain.progress import Bill, BillLine
-from waystation.domain.task import TaskPhase, TaskProgress
-from waystation.domain.transcript import Block, Message, Opaque, RedactedThinking, Thinking, ToolResult, ToolUse
-from waystation.domain.transcript import Text as TextBlock
-from waystation.task_view import PendingApproval, TaskView, pending
+from waystation.context.outcome import AgentCompaction
+from waystation.context.transcript import Block, Message, Opaque, RedactedThinking, Thinking, ToolResult, ToolUse
+from waystation.context.transcript import Text as TextBlock
+from waystation.kernel.amount import amount_text, dollars, used_text
+from waystation.kernel.text import counted
+from waystation.models.profiles import Price, Rates
+from waystation.security.untrusted import one_line, said_name
+from waystation.tasks.details import UNPRICED, answer_text, cost_text, in_units, privacy_text, work_text
+from waystation.tasks.progress import Bill, BillLine
+from waystation.tasks.task import TaskPhase, TaskProgress
+from waystation.tasks.view import PendingApproval, TaskView, pending
 
 PHASE_STYLES = {
     TaskPhase.DONE: "green",

@@ -6,13 +6,13 @@ What is said of a restored text, beside it: numbers only.
 from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 
-from waystation.agents.probe import Fit, Probed
+from waystation.agents.prompt_sections import RULES, Row
 from waystation.cli.render import SHORT_ID, message_text
-from waystation.domain.compaction.audit import ShownCompaction, ShownMessage, ShownTranscript
-from waystation.domain.compaction.summary import ID_PREFIX, MARKER_PREFIX
-from waystation.domain.layers import RULES, Row
-from waystation.domain.privacy import WithOriginals
-from waystation.task_view import AgentContext
+from waystation.context.audit import ShownCompaction, ShownMessage, ShownTranscript
+from waystation.context.summary import ID_PREFIX, MARKER_PREFIX
+from waystation.models.probe import Fit, Probed
+from waystation.privacy.policy import WithOriginals
+from waystation.tasks.view import AgentContext
 
 _HEADINGS = ("layer", "share", "asked", "got", "gave way", "gives way first")
 _WORDS = {0, 5}

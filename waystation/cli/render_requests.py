@@ -9,16 +9,16 @@ from datetime import datetime
 from itertools import groupby
 from textwrap import wrap
 
+from waystation.agents.agent_run import Outlook
+from waystation.agents.decisions import ActionQuestion
+from waystation.agents.deliverables import Made
 from waystation.cli.options import written
-from waystation.domain.agent_run import Outlook
-from waystation.domain.amount import amount_text, limit_text, used_text
-from waystation.domain.approvals import plan_waits
-from waystation.domain.decisions import ActionQuestion
-from waystation.domain.details import denial_text, estimate_line, hidden_text, in_units, least_text, made_text
-from waystation.domain.foreign import one_line
-from waystation.domain.task import Approval, BudgetProgress
-from waystation.domain.work import Made
-from waystation.task_view import PendingApproval
+from waystation.kernel.amount import amount_text, limit_text, used_text
+from waystation.security.untrusted import one_line
+from waystation.tasks.approvals import plan_waits
+from waystation.tasks.details import denial_text, estimate_line, hidden_text, in_units, least_text, made_text
+from waystation.tasks.task import Approval, BudgetProgress
+from waystation.tasks.view import PendingApproval
 
 BAR = "  | "
 """Before every line of the question, however narrow the terminal is."""

@@ -10,19 +10,19 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from waystation.adapters.documents.sources import load_documents
 from waystation.cli.console import print_json, print_text, say
 from waystation.cli.options import ByOption, JsonOption, parse_budget, parse_limit, parse_span
 from waystation.cli.render import counted
 from waystation.cli.submit import NO_SERVER, named_servers, text_of, to_follow
 from waystation.client import Client
 from waystation.client.schedules import KnownSchedule
-from waystation.domain.amount import Limit, limit_text
-from waystation.domain.errors import BadInput
-from waystation.domain.schedules import CATCH_UP, FAILURES_IN_A_ROW, Overlap, ScheduleWish, own_name
-from waystation.domain.task import TaskRequest, own_session
-from waystation.domain.value import Value, malformed
-from waystation.settings import Settings
+from waystation.config.settings import Settings
+from waystation.documents.sources import load_documents
+from waystation.kernel.amount import Limit, limit_text
+from waystation.kernel.errors import BadInput
+from waystation.kernel.value import Value, malformed
+from waystation.tasks.schedules import CATCH_UP, FAILURES_IN_A_ROW, Overlap, ScheduleWish, own_name
+from waystation.tasks.task import TaskRequest, own_session
 
 app = typer.Typer()
 schedule = typer.Typer(

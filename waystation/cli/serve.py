@@ -18,16 +18,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from waystation.adapters.clock import utc_now
 from waystation.cli.console import print_json, print_text, say
 from waystation.cli.options import JsonOption
-from waystation.domain.errors import BadInput, WaystationError
-from waystation.domain.names import TOOL_SECRETS
-from waystation.domain.privacy import Original
-from waystation.domain.value import Value
-from waystation.imports import loading
-from waystation.patterns import proven
-from waystation.serve.principals import (
+from waystation.config.settings import Settings
+from waystation.config.values import address_of
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput, WaystationError
+from waystation.kernel.imports import loading
+from waystation.kernel.patterns import proven
+from waystation.kernel.temporal_names import TOOL_SECRETS
+from waystation.kernel.value import Value
+from waystation.plugins.web.principals import (
     ApiKey,
     ApiKeys,
     AssistantRights,
@@ -38,13 +39,12 @@ from waystation.serve.principals import (
     address_here,
     new_token,
 )
-from waystation.settings import Settings
-from waystation.settings_text import address_of
+from waystation.privacy.policy import Original
 from workers.shutdown import INTERRUPTED, stop_on_signals
 
 if TYPE_CHECKING:
-    from waystation.adapters.store.vault import SqlVault
-    from waystation.serve.site import SiteThread
+    from waystation.plugins.web.site import SiteThread
+    from waystation.privacy.vault_repository import SqlVault
 
 LISTEN = "127.0.0.1:8520"
 HERE = frozenset({"127.0.0.1", "localhost"})
@@ -133,7 +133,7 @@ async def _connection_waits(listener: socket) -> None:
 
 
 def _site_thread() -> "type[SiteThread]":
-    from waystation.serve.site import SiteThread  # noqa: PLC0415  it takes more than a second to load
+    from waystation.plugins.web.site import SiteThread  # noqa: PLC0415  it takes more than a second to load
 
     return SiteThread
 
@@ -184,8 +184,8 @@ def _listening(host: str, port: int) -> socket:
 async def _serve(settings: Settings, identities: Identities, listener: socket, names: tuple[str, ...]) -> None:
     # FastAPI and the client's SDKs come with these imports: whoever asks for help should not wait for them.
     with loading():
-        from waystation.serve.app import printed_address, printed_for_assistants, sign_in  # noqa: PLC0415
-        from waystation.serve.site import opened_site  # noqa: PLC0415
+        from waystation.plugins.web.app import printed_address, printed_for_assistants, sign_in  # noqa: PLC0415
+        from waystation.plugins.web.site import opened_site  # noqa: PLC0415
 
     access = sign_in(int(listener.getsockname()[1]), names)
     async with opened_site(settings, identities, access) as server:
@@ -232,8 +232,8 @@ async def _mcp(settings: Settings, roots: list[Path]) -> None:
     # The SDKs come with these imports, as above.
     with loading():
         from waystation.client import Client  # noqa: PLC0415
-        from waystation.serve.assistants import Assistant  # noqa: PLC0415
-        from waystation.serve.mcp import AssistantServer  # noqa: PLC0415
+        from waystation.plugins.web.assistants import Assistant  # noqa: PLC0415
+        from waystation.plugins.web.mcp import AssistantServer  # noqa: PLC0415
         from workers.memory import MemoryReader  # noqa: PLC0415
 
     rights = AssistantRights.of(settings, roots)
@@ -382,7 +382,7 @@ def forget_secret(name: SecretArgument) -> None:
 @asynccontextmanager
 async def _vault() -> AsyncGenerator["SqlVault"]:
     """That of this store. Raises BadInput where its key is not here."""
-    from waystation.stores import key_of, opened_store, own_cipher  # noqa: PLC0415  pages need no store to begin
+    from waystation.runtime.stores import key_of, opened_store, own_cipher  # noqa: PLC0415  pages need no store to begin
 
     settings = Settings()
     async with aclosing(await opened_store(settings)) as store:

@@ -21,8 +21,6 @@ from typing import Annotated, get_args
 
 import typer
 
-from waystation.adapters.clock import utc_now
-from waystation.adapters.prices import load_prices
 from waystation.cli.console import print_exactly, print_json, print_markdown, print_text, result, say
 from waystation.cli.follow import keep_report, remark_on, see_through
 from waystation.cli.options import JsonOption, TaskArgument
@@ -33,20 +31,22 @@ from waystation.client import client_for
 from waystation.client.exports import Format, FoundReport, load_draft, load_version, report_file
 from waystation.client.lookups import require_words, restored_for_owner, versions_text
 from waystation.client.task_json import AgentJson, ViewJson, task_json
-from waystation.domain.changes import ReportChanges, cited, report_changes
-from waystation.domain.compaction.audit import shown
-from waystation.domain.compaction.history import view
-from waystation.domain.errors import BadInput
-from waystation.domain.models import OFFLINE_MODEL, PRICE_SOURCE, Price, model_facts, price_of
-from waystation.domain.plan import PLANNING_ID
-from waystation.domain.progress import Bill
-from waystation.domain.task import TaskRequest
-from waystation.domain.transcript import Transcript
-from waystation.domain.value import Value
-from waystation.files import write_private
-from waystation.impossible_terms import prices_at
-from waystation.settings import Settings
-from waystation.terms import called_models, placed_prices
+from waystation.config.resolver import called_models, placed_prices
+from waystation.config.settings import Settings
+from waystation.config.validation import prices_at
+from waystation.context.audit import shown
+from waystation.context.history import view
+from waystation.context.transcript import Transcript
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput
+from waystation.kernel.files import write_private
+from waystation.kernel.value import Value
+from waystation.models.prices import load_prices
+from waystation.models.profiles import OFFLINE_MODEL, PRICE_SOURCE, Price, model_facts, price_of
+from waystation.planning.plan import PLANNING_ID
+from waystation.reports.changes import ReportChanges, cited, report_changes
+from waystation.tasks.progress import Bill
+from waystation.tasks.task import TaskRequest
 
 app = typer.Typer()
 
@@ -93,7 +93,7 @@ def show(
 
 async def _write_run(settings: Settings, task: str, path: Path, *, restore: bool) -> None:
     # Templates come with this import, which nothing else of these commands needs.
-    from waystation.serve.task_page import placeholders_of, run_file, with_originals_in  # noqa: PLC0415
+    from waystation.plugins.web.task_page import placeholders_of, run_file, with_originals_in  # noqa: PLC0415
 
     async with await client_for(settings) as client:
         page = await run_file(client, task_id := await client.resolve(task))

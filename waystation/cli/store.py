@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from waystation.adapters.clock import utc_now
-from waystation.adapters.presidio.keys import key_check
-from waystation.adapters.store import SqlStore, migrate, store_status
 from waystation.cli.console import OK, WORK_FAILED, confirmed, print_json, print_text
 from waystation.cli.options import JsonOption
-from waystation.settings import Settings
-from waystation.stores import first_key, resealed
+from waystation.config.settings import Settings
+from waystation.kernel.clock import utc_now
+from waystation.plugins.redaction.keys import key_check
+from waystation.runtime.sql_store import SqlStore, migrate, store_status
+from waystation.runtime.stores import first_key, resealed
 
 app = typer.Typer()
 store = typer.Typer(name="store", help="Look at the store's database, and upgrade it.", no_args_is_help=True)

@@ -9,37 +9,29 @@ from typing import Annotated
 
 import typer
 
-from waystation.adapters.clock import utc_now
-from waystation.adapters.documents.sources import Loaded, load_documents, load_procedures, load_skills
+from waystation.agents.decisions import Unattended
+from waystation.agents.leg import AgentTerms
+from waystation.budgets.budget import Mode
 from waystation.cli.console import say
 from waystation.cli.follow import see_through, tell_of, tell_of_unattended
 from waystation.cli.options import Deadline, JsonOption, parse_budget, parse_limit, parse_tokens, unattended
 from waystation.cli.render import counted
 from waystation.client import Client, client_for
-from waystation.domain.amount import Limit, amount_text, limit_text
-from waystation.domain.budget import Mode
-from waystation.domain.compaction.policy import Strategy
-from waystation.domain.compaction.strategies import LAST
-from waystation.domain.decisions import Unattended
-from waystation.domain.documents import LeftOut
-from waystation.domain.errors import BadInput, Unreachable
-from waystation.domain.leg import AgentTerms
-from waystation.domain.memory import MemoryScope
-from waystation.domain.presets import REQUEST, Choices, Preset
-from waystation.domain.procedures import GivenProcedure, checked, is_named_like_one
-from waystation.domain.roles import step_roles
-from waystation.domain.task import (
-    LARGEST_WINDOW,
-    SMALLEST_WINDOW,
-    SourceDocument,
-    TaskRequest,
-    TaskRow,
-    TaskTerms,
-    own_session,
-)
-from waystation.settings import Settings, unknown_variables
-from waystation.task_view import Submitted
-from waystation.terms import bought_text, choices
+from waystation.config.presets import REQUEST, Choices
+from waystation.config.resolver import bought_text, choices
+from waystation.config.settings import Settings, unknown_variables
+from waystation.context.policy import Strategy
+from waystation.context.strategies import LAST
+from waystation.documents.documents import LeftOut, SourceDocument
+from waystation.documents.procedures import GivenProcedure, checked, is_named_like_one
+from waystation.documents.sources import Loaded, load_documents, load_procedures, load_skills
+from waystation.kernel.amount import Limit, amount_text, limit_text
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput, Unreachable
+from waystation.kernel.roles import step_roles
+from waystation.memory.memory import MemoryScope
+from waystation.tasks.task import LARGEST_WINDOW, SMALLEST_WINDOW, Preset, TaskRequest, TaskRow, TaskTerms, own_session
+from waystation.tasks.view import Submitted
 
 app = typer.Typer()
 NO_SERVER = "none"

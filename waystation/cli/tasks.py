@@ -27,7 +27,6 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from waystation.adapters.clock import utc_now
 from waystation.cli.approvals import conclude, tell_answer
 from waystation.cli.console import OK, WORK_FAILED, print_json, print_text, result, say
 from waystation.cli.follow import see_through, tell_of, tell_of_unattended
@@ -44,16 +43,17 @@ from waystation.cli.submit import text_of
 from waystation.client import client_for
 from waystation.client.sessions import DocumentsAnswer, ForkWish
 from waystation.client.task_json import CancelJson, SessionJson, task_json
-from waystation.domain.amount import UNLIMITED, Amount, Limit, amount_text, cents, limit_text, short_tokens
-from waystation.domain.details import MARKS, cost_text, span_text
-from waystation.domain.documents import REMOVED_NAME, Document
-from waystation.domain.errors import Unreachable
-from waystation.domain.foreign import one_line
-from waystation.domain.progress import Days, KnownSession, Spending, SpentBy, SpentLine, spent_by
-from waystation.domain.signals import Answer
-from waystation.domain.task import TaskPhase
-from waystation.settings import Settings
-from waystation.task_view import TaskFilter, TaskView
+from waystation.config.settings import Settings
+from waystation.documents.documents import REMOVED_NAME, Document
+from waystation.kernel.amount import UNLIMITED, Amount, Limit, amount_text, cents, limit_text, short_tokens
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import Unreachable
+from waystation.security.untrusted import one_line
+from waystation.tasks.details import MARKS, cost_text, span_text
+from waystation.tasks.progress import Days, KnownSession, Spending, SpentBy, SpentLine, spent_by
+from waystation.tasks.signals import Answer
+from waystation.tasks.task import TaskPhase
+from waystation.tasks.view import TaskFilter, TaskView
 
 app = typer.Typer()
 

@@ -14,19 +14,20 @@ from typing import Annotated
 
 import typer
 
+from waystation.agents.leg import AgentTerms
 from waystation.agents.roles import Desk
+from waystation.agents.tool_visibility import Projection
 from waystation.cli.console import OK, UNREACHABLE, print_json, print_text
 from waystation.cli.options import JsonOption
 from waystation.client import Client
 from waystation.client.context import idle_desk
-from waystation.domain.errors import BadInput
-from waystation.domain.foreign import ForeignTools, ForeignToolSpec, HiddenTool
-from waystation.domain.leg import AgentTerms, RunRef
-from waystation.domain.projection import Projection
-from waystation.domain.task import reader_of
-from waystation.domain.value import Value
-from waystation.settings import Settings
-from waystation.stores import opened_store, tool_secrets
+from waystation.config.settings import Settings
+from waystation.kernel.errors import BadInput
+from waystation.kernel.refs import RunRef
+from waystation.kernel.value import Value
+from waystation.runtime.stores import opened_store, tool_secrets
+from waystation.security.untrusted import ForeignTools, ForeignToolSpec, HiddenTool
+from waystation.tasks.task import reader_of
 
 app = typer.Typer()
 
@@ -70,8 +71,8 @@ def _silent(found: ForeignTools) -> set[str]:
 async def _found(file: Path) -> tuple[ForeignTools, frozenset[str]]:
     """Of all servers, and which of them only tasks have that name them."""
     # The protocol's library takes half a second to load.
-    from waystation.adapters.mcp.config import load_servers, secret_names  # noqa: PLC0415
-    from waystation.adapters.mcp.servers import McpServers  # noqa: PLC0415
+    from waystation.mcp.config import load_servers, secret_names  # noqa: PLC0415
+    from waystation.mcp.servers import McpServers  # noqa: PLC0415
 
     kept: Mapping[str, str] = {}
     if names := secret_names(file):
@@ -167,7 +168,7 @@ async def _desk(settings: Settings) -> AsyncGenerator[Desk]:
     # They take a second to load.
     from temporalio.common import MetricMeter  # noqa: PLC0415
 
-    from waystation.adapters.temporal.metrics import TemporalMeter  # noqa: PLC0415
+    from waystation.runtime.temporal.metrics import TemporalMeter  # noqa: PLC0415
     from workers.outside import Ledgers, opened_reach  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:

@@ -1,7 +1,7 @@
 """What programs and the command line ask for: one tenant's tasks, of one store and one Temporal server."""
 
 from waystation.client.client import Client as Client
-from waystation.settings import Settings
+from waystation.config.settings import Settings
 
 
 async def client_for(settings: Settings) -> Client:

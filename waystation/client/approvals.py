@@ -16,22 +16,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import JsonValue
 
-from waystation.adapters.store import SqlStore
 from waystation.client.lookups import own_task, plan_of
-from waystation.domain.approvals import SIGNALS, Origin, origin_of
-from waystation.domain.errors import BadInput, UnknownTask
-from waystation.domain.ownership import OfTenant
-from waystation.domain.plan import Plan
-from waystation.domain.progress import spending
-from waystation.domain.signals import Answer, effect, effects
-from waystation.domain.task import TaskPhase, TaskProgress, TaskRef, TaskRow
-from waystation.domain.value import Value
-from waystation.settings import Settings
-from waystation.stores import key_of
-from waystation.task_view import Draft, PendingApproval, TaskView, as_stored, pending, still_open, with_known
+from waystation.config.settings import Settings
+from waystation.kernel.errors import BadInput, UnknownTask
+from waystation.kernel.refs import TaskRef
+from waystation.kernel.scopes import OfTenant
+from waystation.kernel.value import Value
+from waystation.planning.plan import Plan
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.stores import key_of
+from waystation.tasks.approvals import SIGNALS, Origin, origin_of
+from waystation.tasks.progress import spending
+from waystation.tasks.signals import Answer, effect, effects
+from waystation.tasks.task import TaskPhase, TaskProgress, TaskRow
+from waystation.tasks.view import Draft, PendingApproval, TaskView, as_stored, pending, still_open, with_known
 
 if TYPE_CHECKING:
-    from waystation.adapters.temporal.tasks import TaskRun, TemporalTasks
+    from waystation.runtime.temporal.tasks import TaskRun, TemporalTasks
 
 NOT_TAKEN = (
     "the server does not know this task: no session has taken it yet; submitting it again is safe, and so is "
@@ -72,10 +73,10 @@ async def draft(settings: Settings, store: SqlStore, ref: TaskRef, view: TaskVie
     if progress.report is not None:
         raise BadInput(f"{task_id} is {progress.phase} and has its report: `waystation report {task_id}`")
     # Presidio takes seconds and hundreds of megabytes, which nothing else of the client needs.
-    from waystation.agents.documents import RedactedDocuments  # noqa: PLC0415
-    from waystation.agents.publisher import CitationCheck, Publisher  # noqa: PLC0415
     from waystation.agents.redaction import TextRedactor  # noqa: PLC0415
-    from waystation.knowledge import redaction_rules, redactor_of  # noqa: PLC0415
+    from waystation.documents.redacted import RedactedDocuments  # noqa: PLC0415
+    from waystation.reports.publisher import CitationCheck, Publisher  # noqa: PLC0415
+    from waystation.runtime.knowledge import redaction_rules, redactor_of  # noqa: PLC0415
 
     key = await key_of(store, settings)
     opened = redactor_of(settings, key)

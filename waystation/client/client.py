@@ -15,9 +15,6 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import JsonValue
 
-from waystation.adapters.documents.sources import Loaded, apart
-from waystation.adapters.store import SqlStore
-from waystation.agents.task_states import cancel_submitted
 from waystation.client import lookups
 from waystation.client.approvals import (
     PlannedTask,
@@ -50,18 +47,24 @@ from waystation.client.sessions import (
     told_answer,
     with_tellings,
 )
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN, By, said_by
-from waystation.domain.details import fields_of_grant
-from waystation.domain.documents import Document, refuse_too_many
-from waystation.domain.errors import BadInput, Unreachable
-from waystation.domain.events import EventPage
-from waystation.domain.plan import Plan
-from waystation.domain.progress import Bill, Days, KnownSession, Payments, Spending
-from waystation.domain.signals import EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS, Answer, EditInput
-from waystation.domain.task import (
+from waystation.config.settings import Settings
+from waystation.context.transcript import Transcript
+from waystation.documents.documents import Document, SourceDocument, refuse_too_many
+from waystation.documents.sources import Loaded, apart
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.errors import BadInput, Unreachable
+from waystation.kernel.files import private_folder
+from waystation.planning.plan import Plan
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.stores import data_converter, opened_store, require_key_of
+from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN, By, said_by
+from waystation.tasks.details import fields_of_grant
+from waystation.tasks.events import EventPage
+from waystation.tasks.progress import Bill, Days, KnownSession, Payments, Spending
+from waystation.tasks.signals import EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS, Answer, EditInput
+from waystation.tasks.state_pieces import cancel_submitted
+from waystation.tasks.task import (
     ReportVersion,
-    SourceDocument,
     TaskPhase,
     TaskProgress,
     TaskRequest,
@@ -69,11 +72,7 @@ from waystation.domain.task import (
     reader_of,
     session_workflow_id,
 )
-from waystation.domain.transcript import Transcript
-from waystation.files import private_folder
-from waystation.settings import Settings
-from waystation.stores import data_converter, opened_store, require_key_of
-from waystation.task_view import (
+from waystation.tasks.view import (
     AgentAudits,
     AgentContext,
     Draft,
@@ -89,8 +88,8 @@ from waystation.task_view import (
 )
 
 if TYPE_CHECKING:
-    from waystation.adapters.temporal.tasks import TemporalTasks
     from waystation.client.schedules import Schedules
+    from waystation.runtime.temporal.tasks import TemporalTasks
 
 # temporalio takes as long to load as the store, and agents' tools as long as the domain: what is answered by the store
 # alone, as `waystation list` of finished tasks, loads neither.
@@ -131,8 +130,8 @@ class Client:
         await self._store.aclose()
 
     async def _temporal(self) -> "TemporalTasks":
-        from waystation.adapters.temporal.connect import find_target  # noqa: PLC0415
-        from waystation.adapters.temporal.tasks import TemporalTasks  # noqa: PLC0415
+        from waystation.runtime.temporal.connect import find_target  # noqa: PLC0415
+        from waystation.runtime.temporal.tasks import TemporalTasks  # noqa: PLC0415
 
         if self._connected is None or self._connected.has_ended:
             await require_key_of(self._store, self._settings)
@@ -170,9 +169,9 @@ class Client:
 
     async def schedules(self) -> "Schedules":
         """The tenant's questions that come back. Raises Unreachable."""
-        from waystation.adapters.temporal.connect import find_target  # noqa: PLC0415
-        from waystation.adapters.temporal.schedules import TemporalSchedules  # noqa: PLC0415
         from waystation.client.schedules import Schedules  # noqa: PLC0415
+        from waystation.runtime.temporal.connect import find_target  # noqa: PLC0415
+        from waystation.runtime.temporal.schedules import TemporalSchedules  # noqa: PLC0415
 
         await require_key_of(self._store, self._settings)
         target = find_target(self._settings)

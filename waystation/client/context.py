@@ -19,30 +19,36 @@ from datetime import datetime, timedelta
 
 from pydantic import Field
 
-from waystation.adapters.clock import utc_now
-from waystation.adapters.store import SqlStore
-from waystation.adapters.temporal.tasks import TemporalTasks
-from waystation.agents.archive import RECALLED_TOKENS, Recollection
 from waystation.agents.auditor import Auditor
-from waystation.agents.documents import RedactedDocuments
+from waystation.agents.leg import Standing
+from waystation.agents.prompt_sections import Layer, Part, allocate, demands_of
 from waystation.agents.redaction import redactor_for
 from waystation.agents.roles import Desk, role_prompt
+from waystation.agents.tool_visibility import ToolPolicy
 from waystation.agents.tools.documents import ReadSkill
 from waystation.agents.tools.notes import ReadNotes, TakeNote
 from waystation.agents.tools.recall import Expand, Recall
 from waystation.agents.tools.work import ReadFindings
 from waystation.client.lookups import agents_of
-from waystation.domain.compaction.tokens import Measure
-from waystation.domain.continuation import TaskRewind, going_on, taken_back
-from waystation.domain.errors import BadInput, MemoryUnavailable, RedactionFailed
-from waystation.domain.layers import Layer, Part, allocate, demands_of
-from waystation.domain.leg import RunRef, Standing
-from waystation.domain.memory import Excerpt, MemoryQuery, Passage, PassageKind, Recalled
-from waystation.domain.privacy import Place, Redacted
-from waystation.domain.projection import ToolPolicy
-from waystation.domain.session import start_for
-from waystation.domain.signals import MAX_INSTRUCTIONS, Answer, EditInput
-from waystation.domain.task import (
+from waystation.config.settings import Settings
+from waystation.context.tokens import Measure
+from waystation.context.transcript import Transcript
+from waystation.documents.redacted import RedactedDocuments
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput, MemoryUnavailable, RedactionFailed
+from waystation.kernel.refs import RunRef
+from waystation.kernel.value import UtcMoment, Value
+from waystation.memory.archive import RECALLED_TOKENS, Recollection
+from waystation.memory.memory import Excerpt, MemoryQuery, Passage, PassageKind, Recalled
+from waystation.privacy.policy import Place, Redacted
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.stores import key_of
+from waystation.runtime.temporal.tasks import TemporalTasks
+from waystation.tasks.continuation import TaskRewind, going_on, taken_back
+from waystation.tasks.session import start_for
+from waystation.tasks.signals import MAX_INSTRUCTIONS, Answer, EditInput
+from waystation.tasks.state import TaskState
+from waystation.tasks.task import (
     StepProgress,
     TaskProgress,
     TaskRow,
@@ -50,23 +56,18 @@ from waystation.domain.task import (
     session_workflow_id,
     tenant_hash,
 )
-from waystation.domain.task_state import TaskState
-from waystation.domain.transcript import Transcript
-from waystation.domain.value import UtcMoment, Value
-from waystation.settings import Settings
-from waystation.stores import key_of
-from waystation.task_view import AgentAudits, AgentContext, SearchedMemory
+from waystation.tasks.view import AgentAudits, AgentContext, SearchedMemory
 
 
 def idle_desk(store: SqlStore, policy: ToolPolicy) -> Desk:
     """Our own tools, without those of the web and of tool servers. Memory stays closed, and no text is redacted."""
     # They take a second to load.
-    from waystation.adapters.documents.search import Bm25DocumentSearch  # noqa: PLC0415
-    from waystation.adapters.embeddings.local import NoEmbedder  # noqa: PLC0415
-    from waystation.adapters.tables.engine import DuckDbTables  # noqa: PLC0415
-    from waystation.agents.archive import Recollection  # noqa: PLC0415
-    from waystation.agents.columns import ColumnRedactor  # noqa: PLC0415
-    from waystation.agents.documents import Tables  # noqa: PLC0415
+    from waystation.documents.columns import ColumnRedactor  # noqa: PLC0415
+    from waystation.documents.redacted import Tables  # noqa: PLC0415
+    from waystation.documents.search import Bm25DocumentSearch  # noqa: PLC0415
+    from waystation.documents.table_engine.engine import DuckDbTables  # noqa: PLC0415
+    from waystation.memory.archive import Recollection  # noqa: PLC0415
+    from waystation.memory.embedders.local import NoEmbedder  # noqa: PLC0415
 
     redactor = NoRedactor()
     return Desk(
@@ -158,7 +159,7 @@ async def compaction_audits(
     if not compacted:
         return ()
     # Presidio takes seconds and hundreds of megabytes, which nothing else of the client needs.
-    from waystation.knowledge import redactor_of  # noqa: PLC0415
+    from waystation.runtime.knowledge import redactor_of  # noqa: PLC0415
 
     redactor = redactor_of(settings, await key_of(store, settings))
     try:
@@ -314,7 +315,7 @@ class FoundJson(Value):
     def of(cls, excerpt: Excerpt, query: str) -> "FoundJson":
         """The excerpt, flat. Its words are told apart, so the first call may take a while."""
         # The libraries that tell words apart take a while to load.
-        from waystation.words import matches  # noqa: PLC0415
+        from waystation.documents.search_terms import matches  # noqa: PLC0415
 
         first, last = excerpt.turns[0], excerpt.turns[-1]
         return cls(

@@ -2,15 +2,15 @@
 
 from typing import Literal, NamedTuple
 
-from waystation.adapters.reports.docx import report_docx
-from waystation.adapters.reports.page import report_page
-from waystation.adapters.reports.pdf import report_pdf
 from waystation.client.client import Client
 from waystation.client.lookups import version_of
 from waystation.client.task_json import ExportJson, ReportJson, report_json
-from waystation.domain.exports import Imprint, stored_report
-from waystation.domain.task import ReportVersion, TaskProgress
-from waystation.markdown import exported_report, numbered_markdown
+from waystation.plugins.exports.docx import report_docx
+from waystation.plugins.exports.page import report_page
+from waystation.plugins.exports.pdf import report_pdf
+from waystation.reports.blocks import Imprint, stored_report
+from waystation.reports.markdown import exported_report, numbered_markdown
+from waystation.tasks.task import ReportVersion, TaskProgress
 
 Format = Literal["md", "html", "pdf", "docx", "json"]
 

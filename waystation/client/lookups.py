@@ -9,28 +9,21 @@ Texts as their owner may read them: whose they are, and with which key.
 
 from contextlib import aclosing
 
-from waystation.adapters.store import SqlStore
-from waystation.agents.documents import RedactedDocuments, document_names
+from waystation.agents.decisions import Resolution
 from waystation.agents.redaction import restored
-from waystation.domain.errors import BadInput, UnknownTask, WrongKey
-from waystation.domain.foreign import plain
-from waystation.domain.ownership import OfTenant, Reader
-from waystation.domain.plan import PLANNING_ID, Plan, share_errors
-from waystation.domain.privacy import WithOriginals
-from waystation.domain.progress import left_for_steps
-from waystation.domain.removal import FORGOTTEN
-from waystation.domain.task import (
-    ReportVersion,
-    Resolution,
-    TaskProgress,
-    TaskRequest,
-    TaskRow,
-    reader_of,
-    tenant_hash,
-)
-from waystation.settings import Settings
-from waystation.stores import key_of, no_key, opened_store, other_key, present_cipher
-from waystation.task_view import TaskFilter, TaskView
+from waystation.config.settings import Settings
+from waystation.documents.redacted import RedactedDocuments, document_names
+from waystation.kernel.errors import BadInput, UnknownTask, WrongKey
+from waystation.kernel.scopes import OfTenant, Reader
+from waystation.kernel.text import FORGOTTEN
+from waystation.planning.plan import PLANNING_ID, Plan, share_errors
+from waystation.privacy.policy import WithOriginals
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.stores import key_of, no_key, opened_store, other_key, present_cipher
+from waystation.security.untrusted import plain
+from waystation.tasks.progress import left_for_steps
+from waystation.tasks.task import ReportVersion, TaskProgress, TaskRequest, TaskRow, reader_of, tenant_hash
+from waystation.tasks.view import TaskFilter, TaskView
 
 
 def require_here(settings: Settings) -> None:
@@ -204,7 +197,7 @@ async def document_as_shown(settings: Settings, task_id: str, name: str) -> str:
     Raises UnknownTask; BadInput where no document is called so; RedactionFailed.
     """
     # Presidio takes seconds, where the text is not kept as it was shown.
-    from waystation.knowledge import redaction_rules, redactor_of  # noqa: PLC0415
+    from waystation.runtime.knowledge import redaction_rules, redactor_of  # noqa: PLC0415
 
     async with aclosing(await opened_store(settings)) as store:
         reader = (await own_task(store, reader_of(settings.tenant), task_id)).ref.reader

@@ -21,23 +21,23 @@ from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from waystation.adapters.clock import utc_now
-from waystation.adapters.documents.sources import Loaded, load_documents
-from waystation.adapters.temporal.run_file import read_run_file
+from waystation.budgets.budget import Mode
 from waystation.client.client import Client
 from waystation.client.remote import RemoteClient
 from waystation.client.sessions import ForkWish
 from waystation.client.values import KnownRequest, KnownTask, Report, ValueRows
-from waystation.domain.amount import Limit, read_limit
-from waystation.domain.budget import Mode
-from waystation.domain.errors import BadInput, Unreachable
-from waystation.domain.progress import BillLine, Days, KnownSession, SpentLine
-from waystation.domain.signals import Answer
-from waystation.domain.task import TaskPhase, TaskRequest, own_session
-from waystation.domain.transcript import Message
-from waystation.domain.value import malformed
-from waystation.settings import Settings
-from waystation.task_view import TaskFilter
+from waystation.config.settings import Settings
+from waystation.context.transcript import Message
+from waystation.documents.sources import Loaded, load_documents
+from waystation.kernel.amount import Limit, read_limit
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput, Unreachable
+from waystation.kernel.value import malformed
+from waystation.runtime.temporal.run_file import read_run_file
+from waystation.tasks.progress import BillLine, Days, KnownSession, SpentLine
+from waystation.tasks.signals import Answer
+from waystation.tasks.task import TaskPhase, TaskRequest, own_session
+from waystation.tasks.view import TaskFilter
 
 AWAY_SECONDS, AGAIN_SECONDS = 60.0, 2.0
 _P = ParamSpec("_P")

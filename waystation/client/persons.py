@@ -8,16 +8,8 @@ from dataclasses import dataclass
 from temporalio.client import Client as TemporalClient
 from temporalio.service import RPCError
 
-from waystation.adapters.presidio.finds import SECRET
-from waystation.adapters.presidio.placeholders import placeholder
-from waystation.adapters.store import SqlStore
-from waystation.adapters.store.vault import SqlVault
-from waystation.adapters.temporal.connect import connect_as_person, find_target
-from waystation.adapters.temporal.orders import histories_with
-from waystation.domain.errors import BadInput, Unreachable, WrongKey
-from waystation.domain.ownership import OfTenant
-from waystation.domain.privacy import NAME_TYPES, PLACEHOLDER, Place, Policy, type_of
-from waystation.domain.removal import (
+from waystation.config.settings import Settings
+from waystation.erasure.removal import (
     WANTED,
     NearValue,
     SeenHistory,
@@ -28,11 +20,19 @@ from waystation.domain.removal import (
     fingerprints,
     near_values,
 )
-from waystation.domain.task import session_workflow_id, tenant_hash
-from waystation.domain.value import Value
-from waystation.files import reports_with
-from waystation.settings import Settings
-from waystation.stores import data_converter, key_of, opened_store, other_key, own_cipher
+from waystation.erasure.report_files import reports_with
+from waystation.kernel.errors import BadInput, Unreachable, WrongKey
+from waystation.kernel.scopes import OfTenant
+from waystation.kernel.value import Value
+from waystation.plugins.redaction.finds import SECRET
+from waystation.plugins.redaction.placeholders import placeholder
+from waystation.privacy.policy import NAME_TYPES, PLACEHOLDER, Place, Policy, type_of
+from waystation.privacy.vault_repository import SqlVault
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.stores import data_converter, key_of, opened_store, other_key, own_cipher
+from waystation.runtime.temporal.connect import connect_as_person, find_target
+from waystation.runtime.temporal.orders import histories_with
+from waystation.tasks.task import session_workflow_id, tenant_hash
 
 _MOST_TASKS = 1_000_000
 LEAST_CHARACTERS = 3
@@ -105,7 +105,7 @@ class Search:
         the vault that are alike. Secrets are nobody's names, and are not shown. Raises WrongKey.
         """
         # See _recognised.
-        from waystation.knowledge import redactor_of  # noqa: PLC0415
+        from waystation.runtime.knowledge import redactor_of  # noqa: PLC0415
 
         tenant = tenant_hash(self.settings.tenant)
         lines = await self.store.lines(tenant, self.sought)
@@ -169,7 +169,7 @@ async def reached(settings: Settings) -> TemporalClient:
 
 def _known(settings: Settings, kind: str) -> str:
     # See _recognised.
-    from waystation.knowledge import types_of  # noqa: PLC0415
+    from waystation.runtime.knowledge import types_of  # noqa: PLC0415
 
     types = types_of(settings)
     if kind.upper() not in types:
@@ -180,7 +180,7 @@ def _known(settings: Settings, kind: str) -> str:
 async def _recognised(settings: Settings, key: bytes, value: str) -> set[str]:
     """Types that the rules find over the whole of the value."""
     # Presidio takes seconds and hundreds of megabytes, and wrong input should not wait for it.
-    from waystation.knowledge import redactor_of  # noqa: PLC0415
+    from waystation.runtime.knowledge import redactor_of  # noqa: PLC0415
 
     with closing(redactor_of(settings, key, Policy.STRICT)) as redactor:
         (found,) = await redactor.redact([value], Place.COMPRESSED, tenant_hash(settings.tenant))

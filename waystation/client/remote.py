@@ -19,14 +19,14 @@ from waystation import __version__
 from waystation.client.client import Client
 from waystation.client.context import FoundJson, MemoryWish
 from waystation.client.schedules import Schedules
-from waystation.domain.approvals import By
-from waystation.domain.errors import BadInput, RequestConflict, UnknownTask, Unreachable, WaystationError
-from waystation.domain.foreign import plain
-from waystation.domain.permissions import Permit
-from waystation.domain.value import malformed
-from waystation.network import why_broken
-from waystation.settings import Settings
-from waystation.task_view import Draft
+from waystation.config.settings import Settings
+from waystation.kernel.errors import BadInput, RequestConflict, UnknownTask, Unreachable, WaystationError
+from waystation.kernel.network import why_broken
+from waystation.kernel.permissions import Permit
+from waystation.kernel.value import malformed
+from waystation.security.untrusted import plain
+from waystation.tasks.approvals import By
+from waystation.tasks.view import Draft
 
 CALLED = "/v1/client/"
 """Below it is what the class lists, at ROLE/METHOD."""

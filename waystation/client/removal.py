@@ -12,16 +12,10 @@ from datetime import datetime
 
 from temporalio.service import RPCError
 
-from waystation.adapters.presidio.placeholders import fingerprint
-from waystation.adapters.store import SqlStore
-from waystation.adapters.temporal.connect import connect_as_person, find_target
-from waystation.adapters.temporal.orders import erase_person, forget_tasks, last_erasure, running
 from waystation.client import Client
 from waystation.client.persons import PersonFound, Search, reached
-from waystation.domain.errors import BadInput, Unreachable
-from waystation.domain.names import remembering_id
-from waystation.domain.privacy import Original
-from waystation.domain.removal import (
+from waystation.config.settings import Settings
+from waystation.erasure.removal import (
     WANTED,
     CarriedOut,
     Erasure,
@@ -31,11 +25,18 @@ from waystation.domain.removal import (
     fingerprints,
     summed_places,
 )
-from waystation.domain.task import TaskRow, reader_of, tenant_hash
-from waystation.domain.value import Value
-from waystation.files import rewritten_reports, without_reports
-from waystation.settings import Settings
-from waystation.stores import data_converter, opened_store
+from waystation.erasure.report_files import rewritten_reports
+from waystation.kernel.errors import BadInput, Unreachable
+from waystation.kernel.temporal_names import remembering_id
+from waystation.kernel.value import Value
+from waystation.plugins.redaction.placeholders import fingerprint
+from waystation.privacy.policy import Original
+from waystation.reports.files import without_reports
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.stores import data_converter, opened_store
+from waystation.runtime.temporal.connect import connect_as_person, find_target
+from waystation.runtime.temporal.orders import erase_person, forget_tasks, last_erasure, running
+from waystation.tasks.task import TaskRow, reader_of, tenant_hash
 
 _ELSEWHERE = frozenset({Whereabouts.VAULT, Whereabouts.HISTORY, Whereabouts.REPORT_FILE})
 """Not in the store's texts: a task that runs does not write there."""

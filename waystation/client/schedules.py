@@ -1,14 +1,16 @@
 """How the client has questions come back: what is asked goes into the store, when it is asked to the server."""
 
-from waystation.adapters.store import SqlStore
-from waystation.adapters.store.texts import content_hash
-from waystation.adapters.temporal.schedules import TemporalSchedules
 from waystation.client.lookups import require_own
 from waystation.client.sessions import new_row
-from waystation.domain.amount import Amount
-from waystation.domain.errors import BadInput, TextMissing
-from waystation.domain.ownership import OfTenant
-from waystation.domain.schedules import (
+from waystation.config.settings import Settings
+from waystation.documents.text_repository import content_hash
+from waystation.kernel.amount import Amount
+from waystation.kernel.errors import BadInput, TextMissing
+from waystation.kernel.scopes import OfTenant
+from waystation.kernel.value import Value
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.temporal.schedules import TemporalSchedules
+from waystation.tasks.schedules import (
     RunOrder,
     ScheduledStart,
     ScheduleWish,
@@ -18,9 +20,7 @@ from waystation.domain.schedules import (
     over_month,
     schedule_id,
 )
-from waystation.domain.task import reader_of
-from waystation.domain.value import Value
-from waystation.settings import Settings
+from waystation.tasks.task import reader_of
 
 
 class KnownSchedule(Value):

@@ -15,38 +15,43 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import Field
 
-from waystation.adapters.clock import utc_now
-from waystation.adapters.documents.sources import Loaded, load_documents
-from waystation.adapters.mcp.config import server_names
-from waystation.adapters.prices import load_prices
-from waystation.adapters.store import SqlStore
-from waystation.adapters.store.texts import described
-from waystation.agents.contract import EarlierTasks
-from waystation.agents.task_states import keep_refusal
-from waystation.domain.continuation import forked
-from waystation.domain.decisions import Unattended
-from waystation.domain.documents import (
+from waystation.agents.decisions import Unattended
+from waystation.agents.task_brief import EarlierTasks
+from waystation.config.resolver import adjustments, task_row_of, warnings_about
+from waystation.config.settings import Settings
+from waystation.documents.documents import (
     Document,
     DocumentChange,
     DocumentSet,
     LeftOut,
+    SourceDocument,
     as_known,
     changes,
     refuse_too_many,
     updated,
 )
-from waystation.domain.errors import BadInput, RequestConflict, UnknownTask
-from waystation.domain.foreign import USUAL, is_blank
-from waystation.domain.models import OFFLINE_MODEL
-from waystation.domain.ownership import OfTask, OfTenant
-from waystation.domain.passages import beyond
-from waystation.domain.progress import progress_of
-from waystation.domain.session import REFUSAL, RefusedTask, SessionStart, start_for
-from waystation.domain.signals import Answer
-from waystation.domain.task import (
+from waystation.documents.sources import Loaded, load_documents
+from waystation.documents.text_repository import described
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput, RequestConflict, UnknownTask
+from waystation.kernel.patterns import proven
+from waystation.kernel.scopes import OfTask, OfTenant
+from waystation.kernel.value import Value
+from waystation.mcp.config import server_names
+from waystation.memory.passages import beyond
+from waystation.models.prices import load_prices
+from waystation.models.profiles import OFFLINE_MODEL
+from waystation.runtime.sql_store import SqlStore
+from waystation.security.untrusted import USUAL, is_blank
+from waystation.tasks.continuation import forked
+from waystation.tasks.progress import progress_of
+from waystation.tasks.session import REFUSAL, RefusedTask, SessionStart, start_for
+from waystation.tasks.signals import Answer
+from waystation.tasks.state import TaskState
+from waystation.tasks.state_pieces import keep_refusal
+from waystation.tasks.task import (
     MAX_TELLING,
     ForkedFrom,
-    SourceDocument,
     TaskBudget,
     TaskPhase,
     TaskProgress,
@@ -59,15 +64,10 @@ from waystation.domain.task import (
     task_id_of,
     tenant_hash,
 )
-from waystation.domain.task_state import TaskState
-from waystation.domain.value import Value
-from waystation.patterns import proven
-from waystation.settings import Settings
-from waystation.task_view import SeenTelling, Submitted, TaskView
-from waystation.terms import adjustments, task_row_of, warnings_about
+from waystation.tasks.view import SeenTelling, Submitted, TaskView
 
 if TYPE_CHECKING:
-    from waystation.adapters.temporal.tasks import TemporalTasks
+    from waystation.runtime.temporal.tasks import TemporalTasks
 
 CONTROL = proven(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 START_TIMEOUT = timedelta(seconds=20)

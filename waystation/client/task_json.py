@@ -4,16 +4,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Self
 
-from waystation.domain.agent_run import Outlook
-from waystation.domain.approvals import Origin
-from waystation.domain.budget import Usage
-from waystation.domain.compaction.outcome import AgentCompaction
-from waystation.domain.decisions import ActionQuestion
-from waystation.domain.details import denial_text, known_cost
-from waystation.domain.documents import DocumentsUpdate
-from waystation.domain.exports import NumberedSource
-from waystation.domain.plan import PlanVersion, Review, Step
-from waystation.domain.task import (
+from waystation.agents.agent_run import Outlook
+from waystation.agents.decisions import ActionQuestion
+from waystation.context.outcome import AgentCompaction
+from waystation.context.transcript import Message
+from waystation.documents.documents import DocumentsUpdate
+from waystation.kernel.usage import Usage
+from waystation.kernel.value import Value
+from waystation.planning.plan import PlanVersion, Review, Step
+from waystation.reports.blocks import NumberedSource
+from waystation.tasks.approvals import Origin
+from waystation.tasks.details import denial_text, known_cost
+from waystation.tasks.task import (
     Approval,
     BudgetProgress,
     ReportVersion,
@@ -22,9 +24,7 @@ from waystation.domain.task import (
     TaskPhase,
     TaskProgress,
 )
-from waystation.domain.transcript import Message
-from waystation.domain.value import Value
-from waystation.task_view import TaskView
+from waystation.tasks.view import TaskView
 
 
 class OutlookJson(Value):

@@ -7,13 +7,13 @@ from importlib import import_module
 from typing import Any, Generic, TypeVar, overload
 
 from waystation.client.task_json import TaskJson, task_json
-from waystation.domain.amount import amount_text, limit_text
-from waystation.domain.errors import BadInput
-from waystation.domain.foreign import plain
-from waystation.domain.task import TaskPhase
-from waystation.domain.value import Value
-from waystation.markdown import as_html
-from waystation.task_view import PendingApproval, TaskView
+from waystation.kernel.amount import amount_text, limit_text
+from waystation.kernel.errors import BadInput
+from waystation.kernel.value import Value
+from waystation.reports.markdown import as_html
+from waystation.security.untrusted import plain
+from waystation.tasks.task import TaskPhase
+from waystation.tasks.view import PendingApproval, TaskView
 
 _RowT = TypeVar("_RowT", bound=Value)
 MOST_COLUMNS, MOST_CELL = 9, 120

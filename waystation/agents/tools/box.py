@@ -8,18 +8,20 @@ from functools import cached_property
 
 from pydantic import JsonValue, ValidationError
 
-from waystation.agents.documents import DocumentNames, document_names, told_name
+from waystation.agents.decisions import Resolution
 from waystation.agents.redaction import GRANTED
+from waystation.agents.tool_visibility import Limits, Projection, fault, limited, with_defaults
 from waystation.agents.tools.documents import FILE_READERS
 from waystation.agents.tools.tool import CallSite, Tool, ToolRefused
-from waystation.domain.compaction.rungs import is_too_large, preview
-from waystation.domain.compaction.tokens import fixed_tokens
-from waystation.domain.foreign import Tagged, one_line, without_tags
-from waystation.domain.privacy import Place, redaction_notes, with_line_feeds
-from waystation.domain.projection import Limits, Projection, fault, limited, with_defaults
-from waystation.domain.task import Resolution
-from waystation.domain.transcript import PromptPrefix, ToolResult, ToolUse, refused_call
-from waystation.ports import Redactor, Store, ToolSpec, Vault
+from waystation.context.stages import is_too_large, preview
+from waystation.context.tokens import fixed_tokens
+from waystation.context.transcript import PromptPrefix, ToolResult, ToolUse, refused_call
+from waystation.documents.redacted import DocumentNames, document_names, told_name
+from waystation.models.ports import ToolSpec
+from waystation.privacy.policy import Place, redaction_notes, with_line_feeds
+from waystation.privacy.ports import Redactor, Vault
+from waystation.security.untrusted import Tagged, one_line, without_tags
+from waystation.store.ports import Store
 
 OUTCOME_UNKNOWN = (
     "Outcome unknown: this call was started before an interruption and was not run again. "

@@ -8,11 +8,7 @@ from dataclasses import dataclass, field
 
 from pydantic import Field, ValidationError
 
-from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool
-from waystation.agents.tools.work import ResultLines, results_of
-from waystation.domain.amount import Limit, limit_text
-from waystation.domain.citations import citations_in
-from waystation.domain.delegation import (
+from waystation.agents.delegation import (
     DelegationTerms,
     HandedBack,
     SubagentOrder,
@@ -20,15 +16,20 @@ from waystation.domain.delegation import (
     number_of,
     subagent_id,
 )
-from waystation.domain.errors import StoreError
-from waystation.domain.foreign import tagged
-from waystation.domain.leg import LegRequest
-from waystation.domain.privacy import Place, cut
-from waystation.domain.projection import FIRST, SOON
-from waystation.domain.roles import Role
-from waystation.domain.task import LOWEST_BUDGET, LOWEST_BUDGET_MICRO_USD
-from waystation.domain.transcript import ToolResult, ToolUse, Transcript, refused_call
-from waystation.ports import Redactor, Store
+from waystation.agents.leg import LegRequest
+from waystation.agents.tool_visibility import FIRST, SOON
+from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool
+from waystation.agents.tools.work import ResultLines, results_of
+from waystation.budgets.budget import LOWEST_BUDGET, LOWEST_BUDGET_MICRO_USD
+from waystation.context.transcript import ToolResult, ToolUse, Transcript, refused_call
+from waystation.documents.citations import citations_in
+from waystation.kernel.amount import Limit, limit_text
+from waystation.kernel.errors import StoreError
+from waystation.kernel.roles import Role
+from waystation.privacy.policy import Place, cut
+from waystation.privacy.ports import Redactor
+from waystation.security.untrusted import tagged
+from waystation.store.ports import Store
 
 _TITLE_CHARACTERS = 60
 _SOURCES = 20

@@ -17,8 +17,8 @@ from difflib import get_close_matches
 
 from pydantic import Field
 
-from waystation.agents.contract import as_procedure, procedures_of
-from waystation.agents.documents import RedactedDocuments, document_names
+from waystation.agents.task_brief import as_procedure, procedures_of
+from waystation.agents.tool_visibility import FIRST, SOON, urgent
 from waystation.agents.tools.tool import (
     CallSite,
     ToolInput,
@@ -29,13 +29,15 @@ from waystation.agents.tools.tool import (
     shown_lines,
     stretch,
 )
-from waystation.domain.documents import REMOVED_NAME, Document, DocumentHit, ShownDocument, document_named
-from waystation.domain.errors import TextMissing
-from waystation.domain.foreign import one_line, tagged, without_tags
-from waystation.domain.privacy import whole_until
-from waystation.domain.procedures import Procedure
-from waystation.domain.projection import FIRST, SOON, urgent
-from waystation.ports import DocumentSearch, Redactor, Store
+from waystation.documents.documents import REMOVED_NAME, Document, DocumentHit, ShownDocument, document_named
+from waystation.documents.ports import DocumentSearch
+from waystation.documents.procedures import Procedure
+from waystation.documents.redacted import RedactedDocuments, document_names
+from waystation.kernel.errors import TextMissing
+from waystation.privacy.policy import whole_until
+from waystation.privacy.ports import Redactor
+from waystation.security.untrusted import one_line, tagged, without_tags
+from waystation.store.ports import Store
 
 
 class ListDocumentsInput(ToolInput):

@@ -12,19 +12,19 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import Field
 
-from waystation.agents.documents import RedactedDocuments
+from waystation.agents.deliverables import Note
+from waystation.agents.tool_visibility import FIRST, LAST, LATER, SOON, urgent
 from waystation.agents.tools.documents import find
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page, shown_lines
-from waystation.domain.compaction.constraints import has_words, words_of
-from waystation.domain.compaction.history import current, view, with_record
-from waystation.domain.compaction.summary import is_summary_or_marker, shortened
-from waystation.domain.compaction.units import pin, unpin
-from waystation.domain.errors import BadInput
-from waystation.domain.projection import FIRST, LAST, LATER, SOON, urgent
-from waystation.domain.transcript import Message, Pinned, Record, ToolUse, Transcript
-from waystation.domain.web import kept_pages, page_lines
-from waystation.domain.work import Note
-from waystation.ports import Store
+from waystation.context.constraints import has_words, words_of
+from waystation.context.history import current, view, with_record
+from waystation.context.summary import is_summary_or_marker, shortened
+from waystation.context.transcript import Message, Pinned, Record, ToolUse, Transcript
+from waystation.context.units import pin, unpin
+from waystation.documents.redacted import RedactedDocuments
+from waystation.documents.web_pages import kept_pages, page_lines
+from waystation.kernel.errors import BadInput
+from waystation.store.ports import Store
 
 
 class TakeNoteInput(ToolInput):

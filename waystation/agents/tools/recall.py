@@ -10,22 +10,22 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from waystation.agents.archive import FRAMED_TOKENS, RECALLED_TOKENS, Recollection, as_records
-from waystation.agents.contract import RECALL, EarlierTasks, audited
-from waystation.agents.documents import RedactedDocuments
+from waystation.agents.delegation import parent_of
+from waystation.agents.task_brief import RECALL, EarlierTasks, audited
+from waystation.agents.tool_visibility import FIRST, LATER, SOON, urgent
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, shown_lines, stretch
 from waystation.agents.tools.work import results_of
-from waystation.domain.compaction.repair import units_of
-from waystation.domain.delegation import parent_of
-from waystation.domain.errors import MemoryUnavailable, TextMissing
-from waystation.domain.foreign import without_tags
-from waystation.domain.memory import Passage
-from waystation.domain.ownership import OfTenant
-from waystation.domain.passages import render, tool_names
-from waystation.domain.projection import FIRST, LATER, SOON, urgent
-from waystation.domain.transcript import Message
-from waystation.patterns import proven
-from waystation.ports import Store
+from waystation.context.repair import units_of
+from waystation.context.transcript import Message
+from waystation.documents.redacted import RedactedDocuments
+from waystation.kernel.errors import MemoryUnavailable, TextMissing
+from waystation.kernel.patterns import proven
+from waystation.kernel.scopes import OfTenant
+from waystation.memory.archive import FRAMED_TOKENS, RECALLED_TOKENS, Recollection, as_records
+from waystation.memory.memory import Passage
+from waystation.memory.passages import render, tool_names
+from waystation.security.untrusted import without_tags
+from waystation.store.ports import Store
 
 _WINDOW_SHARE = 8
 """At most this part of the window is recalled at once."""

@@ -17,18 +17,19 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field, StringConstraints
 
-from waystation.agents.columns import RedactedTable
-from waystation.agents.documents import RedactedDocuments, Tables
+from waystation.agents.tool_visibility import LAST, SOON, urgent
 from waystation.agents.tools.documents import find
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page, shown_whole
-from waystation.domain.documents import Document, document_named, marked_place, place_of
-from waystation.domain.errors import QueryRefused
-from waystation.domain.leg import RunRef
-from waystation.domain.privacy import Replaced, replaced_in
-from waystation.domain.projection import LAST, SOON, urgent
-from waystation.domain.tables import Rows, Table, TableText
-from waystation.patterns import proven
-from waystation.ports import Store, TableEngine
+from waystation.documents.columns import RedactedTable
+from waystation.documents.documents import Document, document_named, marked_place, place_of
+from waystation.documents.ports import TableEngine
+from waystation.documents.redacted import RedactedDocuments, Tables
+from waystation.documents.tables import Rows, Table, TableText
+from waystation.kernel.errors import QueryRefused
+from waystation.kernel.patterns import proven
+from waystation.kernel.refs import RunRef
+from waystation.privacy.policy import Replaced, replaced_in
+from waystation.store.ports import Store
 
 _FLOATING = frozenset({"DOUBLE", "FLOAT"})
 _SEVERAL = ("STRUCT(", "TUPLE(", "MAP(", "UNION(")

@@ -12,22 +12,24 @@ from pydantic import JsonValue
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 from pydantic_core import CoreSchema
 
-from waystation.agents.documents import RedactedDocuments
-from waystation.domain.amount import Limit
-from waystation.domain.compaction.policy import CompactionPolicy
-from waystation.domain.compaction.tokens import Measure
-from waystation.domain.delegation import HandedBack
-from waystation.domain.errors import ToolServerFailed
-from waystation.domain.foreign import ForeignToolSpec, bounded, framed, question
-from waystation.domain.leg import RunRef
-from waystation.domain.memory import MemoryScope
-from waystation.domain.ownership import OfTenant
-from waystation.domain.privacy import Place, ShownText, redaction_notes, whole_until
-from waystation.domain.projection import LATER, SOON, Urgency, urgent
-from waystation.domain.roles import Permission
-from waystation.domain.transcript import Fence, Record, Transcript
-from waystation.domain.value import Value
-from waystation.ports import Redactor, ToolServers, ToolSpec
+from waystation.agents.delegation import HandedBack
+from waystation.agents.tool_visibility import LATER, SOON, Urgency, urgent
+from waystation.context.policy import CompactionPolicy
+from waystation.context.tokens import Measure
+from waystation.context.transcript import Fence, Record, Transcript
+from waystation.documents.redacted import RedactedDocuments
+from waystation.kernel.amount import Limit
+from waystation.kernel.errors import ToolServerFailed
+from waystation.kernel.refs import RunRef
+from waystation.kernel.roles import Permission
+from waystation.kernel.scopes import OfTenant
+from waystation.kernel.value import Value
+from waystation.mcp.ports import ToolServers
+from waystation.memory.memory import MemoryScope
+from waystation.models.ports import ToolSpec
+from waystation.privacy.policy import Place, ShownText, redaction_notes, whole_until
+from waystation.privacy.ports import Redactor
+from waystation.security.untrusted import ForeignToolSpec, bounded, framed, question
 
 PAGE_CHARACTERS = 12_000
 """Most characters of one page of any tool; smaller in a small working window."""

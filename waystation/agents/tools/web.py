@@ -10,15 +10,12 @@ from collections.abc import Sequence
 
 from pydantic import Field, JsonValue
 
-from waystation.agents.charges import MeteredSearch, TooDear
-from waystation.agents.documents import RedactedDocuments
+from waystation.agents.call_ledger import MeteredSearch, TooDear
+from waystation.agents.tool_visibility import SOON, urgent
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page, shown_lines
-from waystation.domain.amount import amount_text
-from waystation.domain.errors import BadInput, ModelError, WebRefused, WebUnavailable
-from waystation.domain.foreign import followed, one_line, tagged, without_tags
-from waystation.domain.privacy import PLACEHOLDER, Place, cut, redaction_notes
-from waystation.domain.projection import SOON, urgent
-from waystation.domain.web import (
+from waystation.documents.ports import WebPages
+from waystation.documents.redacted import RedactedDocuments
+from waystation.documents.web_pages import (
     FETCH_PAGE,
     LONGEST_ADDRESS,
     Domains,
@@ -33,7 +30,12 @@ from waystation.domain.web import (
     page_lines,
     web_address,
 )
-from waystation.ports import Redactor, Store, WebPages
+from waystation.kernel.amount import amount_text
+from waystation.kernel.errors import BadInput, ModelError, WebRefused, WebUnavailable
+from waystation.privacy.policy import PLACEHOLDER, Place, cut, redaction_notes
+from waystation.privacy.ports import Redactor
+from waystation.security.untrusted import followed, one_line, tagged, without_tags
+from waystation.store.ports import Store
 
 _LINES_A_PAGE = 200
 

@@ -23,13 +23,8 @@ from typing import NamedTuple, Protocol, Self
 
 from pydantic import Field, JsonValue
 
-from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page
-from waystation.domain.delegation import SEPARATOR, step_of
-from waystation.domain.ownership import OfTask
-from waystation.domain.plan import Plan
-from waystation.domain.projection import FIRST, urgent
-from waystation.domain.transcript import Message
-from waystation.domain.work import (
+from waystation.agents.delegation import SEPARATOR, step_of
+from waystation.agents.deliverables import (
     Analysis,
     Deliverable,
     Finding,
@@ -39,7 +34,12 @@ from waystation.domain.work import (
     Section,
     findings_from_notes,
 )
-from waystation.ports import Store
+from waystation.agents.tool_visibility import FIRST, urgent
+from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page
+from waystation.context.transcript import Message
+from waystation.kernel.scopes import OfTask
+from waystation.planning.plan import Plan
+from waystation.store.ports import Store
 
 
 class SubmitAnalysisInput(ToolInput):

@@ -12,16 +12,16 @@ from typing import Annotated
 
 import typer
 
-from waystation.adapters.conversation.request_body import RequestBody, read_request_body
 from waystation.cli.options import parse_tokens
-from waystation.domain.compaction.policy import CompactionPolicy, Strategy
-from waystation.domain.compaction.tokens import Measure, fixed_tokens
-from waystation.domain.errors import BadInput
-from waystation.domain.models import CONDENSE_MODEL, OFFLINE_MODEL, ModelFacts, model_facts
-from waystation.domain.presets import INHERITED, LEAST_THRESHOLD, MOST_THRESHOLD, Wishes, profile_of, wishes_of
-from waystation.patterns import proven
-from waystation.settings import Settings
-from waystation.terms import OUTPUT_RESERVE
+from waystation.config.presets import INHERITED, LEAST_THRESHOLD, MOST_THRESHOLD, Wishes, profile_of, wishes_of
+from waystation.config.resolver import OUTPUT_RESERVE
+from waystation.config.settings import Settings
+from waystation.context.policy import CompactionPolicy, Strategy
+from waystation.context.tokens import Measure, fixed_tokens
+from waystation.kernel.errors import BadInput
+from waystation.kernel.patterns import proven
+from waystation.models.profiles import CONDENSE_MODEL, OFFLINE_MODEL, ModelFacts, model_facts
+from waystation.plugins.request_files.request_body import RequestBody, read_request_body
 
 _STDIN = Path("-")
 

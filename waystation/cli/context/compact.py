@@ -23,11 +23,8 @@ from tempfile import TemporaryDirectory
 import typer
 from pydantic import JsonValue
 
-from waystation.adapters.clock import utc_now
-from waystation.adapters.conversation.offload import FilesOnDisk, Offloading
-from waystation.adapters.conversation.request_body import RequestBody, message_id, place, written_messages
-from waystation.agents.charges import MeteredModel
-from waystation.agents.conversation import Conversation, Judge, NoSummary, RungTried, Verdict
+from waystation.agents.call_ledger import MeteredModel
+from waystation.agents.leg import AgentTerms
 from waystation.agents.summariser import CondensingModel, Middle, Summariser
 from waystation.cli.console import print_text
 from waystation.cli.context.arguments import (
@@ -54,21 +51,16 @@ from waystation.cli.context.arguments import (
 )
 from waystation.cli.options import JsonOption
 from waystation.cli.render import counted
-from waystation.domain.amount import Limit
-from waystation.domain.compaction import summary
-from waystation.domain.compaction.gate import check_summary
-from waystation.domain.compaction.history import masked_calls, pinned_ids, stand_in, view, with_record
-from waystation.domain.compaction.ladder import Summarise
-from waystation.domain.compaction.legality import violations
-from waystation.domain.compaction.outcome import CompactionRequest
-from waystation.domain.compaction.policy import CompactionPolicy
-from waystation.domain.compaction.tokens import Measure
-from waystation.domain.compaction.units import pin
-from waystation.domain.errors import ModelError
-from waystation.domain.foreign import plain_json
-from waystation.domain.leg import AgentTerms, RunRef
-from waystation.domain.privacy import Place, Redacted
-from waystation.domain.transcript import (
+from waystation.config.settings import Settings
+from waystation.context import summary
+from waystation.context.history import masked_calls, pinned_ids, stand_in, view, with_record
+from waystation.context.legality import violations
+from waystation.context.outcome import CompactionRequest
+from waystation.context.pipeline import Summarise
+from waystation.context.policy import CompactionPolicy
+from waystation.context.summary_validator import check_summary
+from waystation.context.tokens import Measure
+from waystation.context.transcript import (
     OPERATORS,
     Compaction,
     Masked,
@@ -78,8 +70,17 @@ from waystation.domain.transcript import (
     ToolResult,
     Transcript,
 )
-from waystation.ports import Redactor
-from waystation.settings import Settings
+from waystation.context.units import pin
+from waystation.kernel.amount import Limit
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import ModelError
+from waystation.kernel.refs import RunRef
+from waystation.plugins.request_files.conversation import Conversation, Judge, NoSummary, RungTried, Verdict
+from waystation.plugins.request_files.offload import FilesOnDisk, Offloading
+from waystation.plugins.request_files.request_body import RequestBody, message_id, place, written_messages
+from waystation.privacy.policy import Place, Redacted
+from waystation.privacy.ports import Redactor
+from waystation.security.untrusted import plain_json
 
 
 class Verbatim:
@@ -116,8 +117,8 @@ class ModelledSummary:
     async def __call__(self, transcript: Transcript, rung: Summarise) -> Verdict:
         """Ask once. Raises RedactionFailed: then nothing went anywhere."""
         # They take seconds to load, and most of these commands need no model.
-        from waystation.knowledge import redactor_of  # noqa: PLC0415
-        from waystation.stores import first_key  # noqa: PLC0415
+        from waystation.runtime.knowledge import redactor_of  # noqa: PLC0415
+        from waystation.runtime.stores import first_key  # noqa: PLC0415
 
         redactor = redactor_of(self.settings, first_key(self.settings))
         try:
@@ -136,8 +137,8 @@ class ModelledSummary:
     async def _summary(self, folder: Path, redactor: Redactor, rung: Summarise, middle: Middle) -> Verdict:
         from temporalio.common import MetricMeter  # noqa: PLC0415
 
-        from waystation.adapters.store.sql_store import SqlStore  # noqa: PLC0415
-        from waystation.adapters.temporal.metrics import TemporalMeter  # noqa: PLC0415
+        from waystation.runtime.sql_store import SqlStore  # noqa: PLC0415
+        from waystation.runtime.temporal.metrics import TemporalMeter  # noqa: PLC0415
         from workers.models import model_switch  # noqa: PLC0415
 
         async with AsyncExitStack() as stack:

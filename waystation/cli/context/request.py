@@ -16,8 +16,6 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from waystation.adapters.conversation.faults import request_faults
-from waystation.adapters.conversation.request_body import RequestBody
 from waystation.cli.console import OK, WORK_FAILED, print_text, say
 from waystation.cli.context.arguments import (
     Asked,
@@ -32,13 +30,15 @@ from waystation.cli.context.compact import print_object
 from waystation.cli.options import JsonOption, TaskArgument
 from waystation.cli.render_context import SHORT_ID
 from waystation.client import client_for
-from waystation.domain.compaction.audit import KINDS, Audit, Item
-from waystation.domain.compaction.policy import CompactionPolicy
-from waystation.domain.compaction.tokens import MESSAGE_TOKENS, estimate_message, estimate_text
-from waystation.domain.errors import BadInput, MemoryUnavailable
-from waystation.domain.transcript import Message, Opaque, ToolResult
-from waystation.settings import Settings
-from waystation.task_view import AgentAudits, SearchedMemory
+from waystation.config.settings import Settings
+from waystation.context.audit import KINDS, Audit, Item
+from waystation.context.policy import CompactionPolicy
+from waystation.context.tokens import MESSAGE_TOKENS, estimate_message, estimate_text
+from waystation.context.transcript import Message, Opaque, ToolResult
+from waystation.kernel.errors import BadInput, MemoryUnavailable
+from waystation.plugins.request_files.faults import request_faults
+from waystation.plugins.request_files.request_body import RequestBody
+from waystation.tasks.view import AgentAudits, SearchedMemory
 
 app = typer.Typer()
 
@@ -182,7 +182,7 @@ async def _memory(settings: Settings) -> AsyncGenerator[SearchedMemory]:
     if settings.qdrant_url is None and not settings.memory_folder.exists():
         raise MemoryUnavailable("there is none in this home folder")
     # They take a second to load.
-    from waystation.knowledge import opened_embedder  # noqa: PLC0415
+    from waystation.runtime.knowledge import opened_embedder  # noqa: PLC0415
     from workers.memory import opened_memory  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:

@@ -1,1 +1,0 @@
-"""Everything outside the core, one folder a vendor or kind; only the entry points import these."""

@@ -1,1 +1,0 @@
-"""Alembic's migrations, applied by `waystation.adapters.store.schema_version` when a database is opened."""

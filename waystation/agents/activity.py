@@ -1,0 +1,47 @@
+"""What an agent does at this moment, as the heartbeats of its activity say."""
+
+from datetime import datetime, timedelta
+from typing import Literal
+
+from waystation.kernel.value import Value
+
+SILENT = timedelta(seconds=30)
+"""One and a half heartbeats: an agent that was not heard of for longer may be gone."""
+
+
+class Doing(Value):
+    """What an agent does inside of an activity, as its heartbeats tell: numbers and names of tools, never text."""
+
+    agent: str
+    """Id of its step, or of a subagent, planning or review."""
+    what: Literal["model", "tool", "between"]
+    """It waits for the model, or for a tool; or it redacts, commits and measures in between."""
+    turn: int | None = None
+    """Number of the turn, where it is one."""
+    tool: str = ""
+    since: datetime
+    seen: datetime | None = None
+    """When the server last heard of it."""
+
+    def text(self, now: datetime) -> str:
+        """One sentence, without the full stop."""
+        turn = f"turn {self.turn:,}, " if self.turn is not None else ""
+        match self.what:
+            case "model":
+                doing = "waiting for the model"
+            case "tool":
+                doing = f"calling {self.tool}"
+            case "between":
+                doing = "at work"
+        said = f"{self.agent}: {turn}{doing} since {elapsed(self.since, now)}"
+        silent = self.seen is not None and now - self.seen > SILENT
+        return f"{said}; no sign of life since {elapsed(self.seen or now, now)}" if silent else said
+
+
+def elapsed(since: datetime, now: datetime) -> str:
+    """How long it has been: 12 s, 3 min 5 s, 2 h 10 min."""
+    seconds = max(0, int((now - since).total_seconds()))
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes, rest = divmod(seconds, 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60} min"

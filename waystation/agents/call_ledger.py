@@ -1,0 +1,358 @@
+"""Calls that cost: announced before, charged after, and never over the budget.
+
+Calls of a model that fit their budget and leave a trace whatever happens: intent before, charge after, nothing in
+between forgotten.
+
+Searches of the web that are held under a budget, announced before and charged after, as calls of models are.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Protocol, TypeVar
+
+from waystation.agents.activity import Doing
+from waystation.agents.ports import Meter
+from waystation.budgets.budget import Bound
+from waystation.context.tokens import reply_bound, upper_bound
+from waystation.context.transcript import Charge, Fence, Intent, Message
+from waystation.documents.ports import WebSearch
+from waystation.documents.web_pages import SEARCH_INPUT_TOKENS, SEARCH_OUTPUT_TOKENS, Searched
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.clock import Clock
+from waystation.kernel.errors import BadInput, EndpointBroken, ModelError, ModelRejected, ModelUnavailable, ReplyBlocked
+from waystation.kernel.usage import Usage
+from waystation.models.ports import CallKind, ChatModel, ModelReply, ModelRequest, WithFallbacks
+from waystation.models.profiles import Price, answering, cost_micro_usd, dearest, family_name, price_of, worst_rates
+from waystation.store.ports import Store
+
+
+@dataclass(frozen=True)
+class CallKey:
+    """Names a call within its agent run, without an attempt number: what has this key is paid once."""
+
+    kind: CallKind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}-{self.name}"
+
+    @property
+    def turn(self) -> int | None:
+        """Its number, where the call is one."""
+        return int(self.name) if self.kind == "turn" and self.name.isdecimal() else None
+
+
+def told_nobody(_: Doing) -> None:
+    """Where nobody asks what goes on."""
+
+
+@dataclass(frozen=True)
+class Affordable:
+    """A call that stays under its limit whatever the model answers."""
+
+    request: ModelRequest
+    """With the longest reply that fits."""
+    worst_case: Amount
+    prices: Sequence[Price]
+    day: date
+    """Whose prices hold for it: what was promised before the call is what is charged after it."""
+
+    def saying(self, messages: tuple[Message, ...]) -> "Affordable":
+        """With messages that are no longer than those it was fitted with."""
+        return replace(self, request=self.request.replace(messages=messages))
+
+
+@dataclass(frozen=True)
+class CountedPrompt:
+    """What a provider counted for the beginning of a request, when that was the whole of an earlier one."""
+
+    tokens: int
+    messages: int
+    """So many of the request's messages it covers, from the first on."""
+    same_head: bool
+    """Whether system prompt and tools are certainly those that were counted; else they are added once more."""
+
+    def bound(self, request: ModelRequest, tools: str) -> int:
+        """Tokens that the request certainly does not exceed: those counted, and the bytes of all that is new.
+
+        `tools`: those of the request as JSON. No token reaches over the border of a message.
+        """
+        system, tools = ("", "") if self.same_head else (request.system, tools)
+        return self.tokens + upper_bound(system, tools, request.messages[self.messages :])
+
+
+@dataclass(frozen=True)
+class TooDear:
+    """Not even the smallest useful reply fits."""
+
+    needed: Amount
+    """What it needs over what is left."""
+
+
+@dataclass(frozen=True)
+class MeteredModel:
+    """A model whose every call is announced in the store. The caller commits the charge together with its use."""
+
+    model: ChatModel
+    store: Store
+    clock: Clock
+    meter: Meter
+    tell: Callable[[Doing], None] = told_nobody
+    """Takes what goes on at this moment."""
+
+    async def fitted(
+        self,
+        request: ModelRequest,
+        left: Limit,
+        floor: int,
+        prices: Sequence[Price],
+        counted: CountedPrompt | None = None,
+    ) -> Affordable | TooDear:
+        """The request with its reply shortened to what is left, down to `floor` tokens.
+
+        The input's bound is its bytes; less than that if the provider `counted` the beginning of the request already,
+        or if the bytes are too wide and the endpoint counts. Models that may answer in its place are reckoned with, at
+        the dearest rates; where the bytes are too wide, those that count alike are left. Raises ModelError, and
+        BadInput where dollars are limited and the model has no price.
+        """
+        day = self.clock().date()
+        specs = [tool.model_dump(mode="json") for tool in request.tools]
+        _require_json(specs)
+        tools = json.dumps(specs)
+        bytes_bound = upper_bound(request.system, tools, request.messages)
+        own = worst_rates(request.model, bytes_bound, day, prices)
+        if own is None and left.micro_usd is not None:
+            raise BadInput(f"{request.model} has no known price, so no call of it can be held under a limit in dollars")
+
+        def bounded(tokens: int) -> Bound:
+            met = (worst_rates(model, tokens, day, prices) for model in (request.model, *request.fallbacks))
+            return Bound(input_tokens=tokens, rates=dearest(met))
+
+        others = self.model.fallbacks(request.model) if isinstance(self.model, WithFallbacks) else ()
+        priced = [one for one in others if left.micro_usd is None or price_of(one, day, prices) is not None]
+        request = request.replace(fallbacks=tuple(priced))
+        alike = tuple(one for one in priced if family_name(one) == family_name(request.model))
+        known = bytes_bound if counted is None else min(bytes_bound, counted.bound(request, tools))
+        bound = bounded(known if len(alike) == len(priced) else bytes_bound)
+        if not left.covers(bound.worst_case(request.max_output)):
+            known = min(known, await self._counted(request) or bytes_bound)
+            if known < bytes_bound:
+                request = request.replace(fallbacks=alike)
+                bound = bounded(known)
+        room = bound.reply_room(left, request.max_output, floor)
+        if room is None:
+            return TooDear(bound.shortfall(left, floor))
+        return Affordable(request.replace(max_output=room), bound.worst_case(room), prices, day)
+
+    async def ask(self, fence: Fence, key: CallKey, call: Affordable) -> tuple[ModelReply, Charge]:
+        """Ask once.
+
+        An intent stays behind where the call may have been billed without a reply (crash, cancellation, cut stream);
+        where the provider certainly refused, it is taken back. Raises ModelError, FenceLost; EndpointBroken where this
+        was the last of `MOST_UNANSWERED` in a row. ModelRejected before any intent where the request is no JSON: it
+        could not have been billed.
+        """
+        _require_json(call.request.model_dump())
+        books = Books(self.store, self.clock, self.meter, self.tell)
+        input_bound = call.worst_case.tokens - call.request.max_output
+        priced = PricedCall(call.request.model, call.worst_case, call.prices, call.day, input_bound)
+        reply, charge = await books.charged(fence, key, priced, lambda: self._answer(call))
+        return reply, charge.replace(
+            stop=reply.stop.value, dropped_thinking=reply.dropped_thinking, cache_miss=reply.cache_miss
+        )
+
+    async def _counted(self, request: ModelRequest) -> int | None:
+        """The provider's count; None also where its answer cannot be used, since the call does not depend on it."""
+        try:
+            return await self.model.count_tokens(request)
+        except ModelUnavailable as error:
+            if not error.possibly_billed:
+                raise
+            return None
+
+    async def _answer(self, call: Affordable) -> ModelReply:
+        """The reply; what its endpoint did not report is reckoned with what it can have been at most."""
+        reply = await self.model.complete(call.request)
+        most = call.request.max_output
+        shown = not reply.thought and bool(reply.blocks or reply.usage.prompt)
+        said = reply_bound(reply.blocks, most) if shown else most
+        return reply.replace(usage=reply.usage.completed(call.worst_case.tokens - most, said))
+
+
+def _require_json(value: object) -> None:
+    """Raises ModelRejected. Clients serialise a request only when it is sent, and so after its intent is recorded."""
+    try:
+        json.dumps(value, allow_nan=False, ensure_ascii=False, default=str).encode()
+    except (ValueError, RecursionError) as error:
+        raise ModelRejected(
+            f"the request cannot be written as JSON ({type(error).__name__}), so it was not sent and costs nothing: a "
+            "tool's schema or a message has a value that JSON does not carry"
+        ) from None
+
+
+class Used(Protocol):
+    """What an answer says that it used, and of whom it is."""
+
+    @property
+    def model(self) -> str:
+        """Who answered, as the provider names it."""
+        ...
+
+    @property
+    def asked(self) -> str:
+        """Who was asked in the end, where it was another than was meant."""
+        ...
+
+    @property
+    def usage(self) -> Usage:
+        """As the provider counted it."""
+        ...
+
+
+UsedT = TypeVar("UsedT", bound=Used)
+
+
+@dataclass(frozen=True)
+class PricedCall:
+    """What is known of a call's price before it is made."""
+
+    model: str
+    worst_case: Amount
+    prices: Sequence[Price]
+    day: date
+    """Whose prices hold for it."""
+    input_bound: int = 0
+    """Tokens of the worst case that are input."""
+
+
+@dataclass(frozen=True)
+class Books:
+    """What calls that cost leave behind, whoever answers them."""
+
+    store: Store
+    clock: Clock
+    meter: Meter
+    tell: Callable[[Doing], None] = told_nobody
+
+    async def charged(
+        self, fence: Fence, key: CallKey, call: PricedCall, answer: Callable[[], Awaitable[UsedT]]
+    ) -> tuple[UsedT, Charge]:
+        """The answer, and the charge for it, which is not committed yet. Raises as `MeteredModel.ask` does."""
+        intent = Intent(key=str(key), model=call.model, worst_case=call.worst_case, at=self.clock())
+        unanswered = await self.store.record_intent(fence, intent)
+        agent = fence.run_id.rpartition("/")[2]
+        if key.kind != "search":  # that is a call of a tool
+            self.tell(Doing(agent=agent, what="model", turn=key.turn, since=intent.at))
+        try:
+            answered = await answer()
+        except ModelError as error:
+            self.meter.failed(key.kind, call.model, error)
+            if not _possibly_billed(error):
+                await self.store.drop_intent(fence, intent.key)
+                raise
+            if (reported := _reported_cost(call, error)) is not None:
+                await self.store.lower_intent(fence, intent.key, reported)
+            if isinstance(error, ModelUnavailable):
+                raise _in_a_row(error, unanswered) from None
+            raise
+        model = answered.asked or call.model
+        charge = Charge(
+            key=str(key),
+            kind=key.kind,
+            model=model,
+            usage=answered.usage,
+            cost_micro_usd=cost_micro_usd(model, answered.usage, call.day, call.prices),
+            at=self.clock(),
+            answered_by=answering(model, answered.model),
+        )
+        if key.kind != "search":
+            self.tell(Doing(agent=agent, what="between", turn=key.turn, since=charge.at))
+        # Here and not where the charge is committed: this is what the provider bills, and no attempt passes it twice.
+        self.meter.answered(charge)
+        return answered, charge
+
+
+MOST_UNANSWERED = 5
+"""Calls of one key that may have been billed and brought no reply that can be used: then a person has to see to it.
+Each holds its worst case. The store counts them, those of workers that were killed included."""
+QUICK_TRIES = 2
+"""So many are repeated as soon as any activity that failed."""
+LONGER_PAUSE = 30.0
+"""Seconds before each later one: what passes by itself has some time to, at no further cost."""
+
+
+def _in_a_row(error: ModelUnavailable, unanswered: int) -> ModelError:
+    """What the failure of a call is, after so many of its key without a reply, it included."""
+    if unanswered >= MOST_UNANSWERED:
+        named = f"{unanswered} calls in a row brought no reply that can be used, and may all have been billed"
+        return EndpointBroken(f"{named}; the last one: {error}", possibly_billed=True)
+    if unanswered <= QUICK_TRIES or error.retry_after is not None:
+        return error
+    return ModelUnavailable(str(error), retry_after=LONGER_PAUSE)
+
+
+_MOST_BYTES_PER_TOKEN = 16
+"""Of any request in any tokeniser, by a wide margin: an endpoint that reports fewer tokens has not counted it."""
+
+
+def _reported_cost(call: PricedCall, error: ModelError) -> Amount | None:
+    """What a call without a reply costs at most by its provider's report; None if the report says nothing about it.
+
+    An upper bound as the worst case is: the input is what the provider will bill, at the rates of its kinds, and the
+    output is bounded by the code that read the stream. It is never more than the worst case.
+    """
+    used = error.reported
+    if used is None or used.prompt * _MOST_BYTES_PER_TOKEN < call.input_bound:
+        return None
+    worst, cost = call.worst_case, cost_micro_usd(error.asked or call.model, used, call.day, call.prices)
+    micro_usd = worst.micro_usd if cost is None else min(cost, worst.micro_usd)
+    return Amount(tokens=min(used.fresh, worst.tokens), micro_usd=micro_usd)
+
+
+def _possibly_billed(error: ModelError) -> bool:
+    return isinstance(error, ReplyBlocked) or (
+        isinstance(error, ModelUnavailable | EndpointBroken) and error.possibly_billed
+    )
+
+
+@dataclass(frozen=True)
+class MeteredSearch:
+    """A search whose every call leaves a trace, and is charged once."""
+
+    web: WebSearch
+    store: Store
+    clock: Clock
+    meter: Meter
+    prices: Sequence[Price]
+
+    async def search(self, fence: Fence, call_id: str, query: str, most: int, limit: Limit) -> Searched | TooDear:
+        """Search once for at most so many pages, within the run's limit.
+
+        A search is reckoned with what it costs at most, and its charge is committed here: it may turn out higher only
+        where the provider reads more than any search does. Raises ModelError, BadInput, StoreError.
+        """
+        spent = (await self.store.totals(fence.run_id)).spent
+        call = self._priced(limit)
+        if not limit.after(spent).covers(call.worst_case):
+            return TooDear(limit.after(spent).excess(call.worst_case))
+        books = Books(self.store, self.clock, self.meter)
+        found, charge = await books.charged(fence, CallKey("search", call_id), call, lambda: self._answer(query, most))
+        await self.store.commit_charge(fence, charge)
+        return found
+
+    async def _answer(self, query: str, most: int) -> Searched:
+        """What was found; what the endpoint did not report is reckoned as any search was before it was made."""
+        found = await self.web.search(query, most)
+        return found.replace(usage=found.usage.completed(SEARCH_INPUT_TOKENS, SEARCH_OUTPUT_TOKENS))
+
+    def _priced(self, limit: Limit) -> PricedCall:
+        day, model = self.clock().date(), self.web.model
+        price = price_of(model, day, self.prices)
+        if price is None and limit.micro_usd is not None:
+            raise BadInput(f"{model} has no known price, so no search by it can be held under a limit in dollars")
+        rates = None if price is None else price.worst_for(SEARCH_INPUT_TOKENS)
+        searching = Amount() if price is None else Amount(micro_usd=int(price.cost_of_searches(1)))
+        worst = Bound(input_tokens=SEARCH_INPUT_TOKENS, rates=rates).worst_case(SEARCH_OUTPUT_TOKENS) + searching
+        return PricedCall(model, worst, self.prices, day)

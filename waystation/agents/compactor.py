@@ -1,0 +1,379 @@
+"""`CompressAndStoreContext`: redact, summarise the whole middle, check, commit, embed, store in Qdrant.
+
+Everything up to the commit leaves the old view whole; everything after it can be done again.
+
+What is called before and after each compaction of this worker's agents.
+
+What an agent run has still to hand in: the summary of its conversation says so, whatever a model makes of it.
+"""
+
+from dataclasses import dataclass, field
+
+from waystation.agents.call_ledger import MeteredModel
+from waystation.agents.deliverables import ReportDraft
+from waystation.agents.prompt_sections import asked_of
+from waystation.agents.roles import Desk, role_prompt
+from waystation.agents.summariser import CondensingModel, Middle, Summariser, SummaryResult
+from waystation.agents.tools.documents import FILE_READERS
+from waystation.budgets.budget import Bound
+from waystation.context.constraints import STEP
+from waystation.context.history import view, with_record
+from waystation.context.outcome import CompactionEvent, CompactionOutcome, CompactionRequest, Manual, Status
+from waystation.context.pipeline import (
+    CannotFit,
+    Mask,
+    Nothing,
+    Rung,
+    Summarise,
+    Truncate,
+    Wanted,
+    next_rung,
+    sources,
+    why_no_summary,
+)
+from waystation.context.policy import CompactionPolicy
+from waystation.context.ports import CompactionHook
+from waystation.context.restoration import with_recent_files
+from waystation.context.strategies import STRATEGIES
+from waystation.context.summary_validator import Accepted, Rejected
+from waystation.context.tokens import Measure
+from waystation.context.transcript import Charge, Compaction, Fence, Summarised, SummaryFailed, Transcript
+from waystation.kernel.amount import Amount
+from waystation.kernel.clock import Clock
+from waystation.kernel.errors import HookFailed
+from waystation.kernel.refs import RunRef
+from waystation.memory.archive import Archive
+from waystation.memory.memory import Passage
+from waystation.memory.passages import make_passages
+from waystation.models.profiles import worst_rates
+from waystation.privacy.policy import Place
+from waystation.privacy.ports import Redactor
+from waystation.store.ports import Store
+
+
+@dataclass(frozen=True)
+class CompactionHooks:
+    """The hooks of a worker. Those that fail are reported."""
+
+    before: CompactionHook | None = None
+    after: CompactionHook | None = None
+    blocks: bool = False
+    """Whether a compaction is not made where the hook before it fails."""
+
+    async def call(self, event: CompactionEvent) -> str | None:
+        """Call the hook that the event is for; how it failed, in one sentence, or None."""
+        hook = self.before if event.event == "before" else self.after
+        if hook is None:
+            return None
+        try:
+            await hook.call(event)
+        except HookFailed as failed:
+            return f"A hook failed: {failed}."
+        return None
+
+
+NO_HOOKS = CompactionHooks()
+NO_MONEY_FOR_SUMMARY = (
+    "No summary was bought: what the agent has left is kept for its own calls, and what had to go was hidden."
+)
+
+
+async def unfinished(store: Store, run: RunRef) -> str:
+    """One line for the ledger, not redacted: what the store has of the step's result so far."""
+    notes, result = (
+        await store.notes(run.task_id, run.reader, run.run_id),
+        await store.deliverable(run.run_id, run.reader),
+    )
+    kept = [f"{len(notes):,} notes (read_notes)"] if notes else []
+    if isinstance(result, ReportDraft) and result.sections:
+        kept.append(f"sections {', '.join(f'“{section.heading}”' for section in result.sections)}")
+    return f"{STEP}its result is not handed in; kept so far: {' and '.join(kept) or 'nothing'}"
+
+
+@dataclass(frozen=True)
+class Condenser:
+    """Makes room in agents' contexts."""
+
+    model: MeteredModel
+    desk: Desk
+    archive: Archive
+    clock: Clock
+    hooks: CompactionHooks = NO_HOOKS
+
+    async def compress(self, request: CompactionRequest, manual: Manual | None = None) -> CompactionOutcome:
+        """Make room once. A retry finds the record of an earlier attempt and makes no second one.
+
+        `manual`: only a summary is tried; one that is refused leaves everything as it was.
+        Raises ModelUnavailable (the summariser; worth a retry), RedactionFailed, StoreError.
+        """
+        transcripts = self.desk.store
+        await transcripts.open_run(request.run)
+        transcript = await transcripts.load(request.run.run_id, request.run.reader)
+        toolbox = await self.desk.toolbox_of(request.run, request.terms, transcript)
+        wanted = Wanted(request, manual, toolbox.fixed_tokens(role_prompt(request.run.role)))
+        return await Job(self, wanted, toolbox.rereadable, transcript).once()
+
+
+@dataclass
+class Job:
+    """One compaction under way."""
+
+    condenser: Condenser
+    wanted: Wanted
+    rereadable: frozenset[str]
+    """Names of the tools whose old results may be masked."""
+    transcript: Transcript
+    notes: list[str] = field(default_factory=list[str])
+    redactions: int = 0
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    """What the check before commit did to the summary."""
+    begun: bool = False
+    """The hook before it was called, by this attempt or the one that is reported: the one after it will be."""
+    fence: Fence = field(init=False)
+    """Taken when there is something to do: a late attempt at what was done takes it away from nobody."""
+
+    async def once(self) -> CompactionOutcome:
+        """Make room, or report how an earlier attempt did; then call the hook that is for after that."""
+        if self._done is None:
+            transcripts, run_id = self.condenser.desk.store, self.request.run.run_id
+            self.fence = await transcripts.take_fence(run_id)
+            self.transcript = await transcripts.load(run_id, self.request.run.reader)
+        outcome = await self._carried_out()
+        if not self.begun or outcome.status is Status.BLOCKED:
+            return outcome
+        failed = await self.condenser.hooks.call(self._event.ended(outcome))
+        return outcome.replace(notes=(*outcome.notes, failed)) if failed else outcome
+
+    async def _carried_out(self) -> CompactionOutcome:
+        if (record := self._done) is not None:
+            return await self._already_done(record)
+        if self.wanted.manual is not None:
+            return await self._summarise_now(self.wanted.manual)
+        return await self._make_room(skip_summary=not self.wanted.summaries)
+
+    async def _summarise_now(self, manual: Manual) -> CompactionOutcome:
+        """What a person asked for, or nothing."""
+        rung = next_rung(self.transcript, self._measure, self._policy, frozenset())
+        if self.request.give_up_summary:
+            return await self._nothing(rung, Status.FAILED_SUMMARISER)
+        if not isinstance(rung, Summarise):
+            return await self._nothing(rung, Status.NOOP_LITTLE_TO_GAIN)
+        return await self._blocked(rung) or await self._summarise(
+            rung.replace(compaction_id=f"{rung.compaction_id}-{manual.edit_id}")
+        )
+
+    async def _make_room(self, *, skip_summary: bool) -> CompactionOutcome:
+        """The next rung that helps; a summary that fails leads to the one after it."""
+        rung = next_rung(self.transcript, self._measure, self._policy, self.rereadable, skip_summary=skip_summary)
+        if not isinstance(rung, Nothing | CannotFit) and (blocked := await self._blocked(rung)):
+            return blocked
+        match rung:
+            case Nothing():
+                return await self._nothing(rung, rung.status)
+            case CannotFit():
+                self.notes.append(rung.text)
+                return await self._nothing(rung, Status.CANNOT_FIT)
+            case Mask():
+                await self._commit(rung.record, (), None)
+                covered = len(rung.record.tool_use_ids)
+                return await self._outcome(rung.record.id, Status.MASKED, rung, rung.tokens_after, covered, 0)
+            case Truncate():
+                return await self._truncate(rung)
+            case Summarise():
+                return await self._summarise_unless_hopeless(rung)
+
+    async def _blocked(self, rung: Rung) -> CompactionOutcome | None:
+        """Call the hook that is for before any rung; how it ended where that stops it."""
+        if self.begun:
+            return None
+        self.begun = True
+        failed = await self.condenser.hooks.call(self._event)
+        if failed is None:
+            return None
+        self.notes.append(failed)
+        return await self._nothing(rung, Status.BLOCKED) if self.condenser.hooks.blocks else None
+
+    async def _summarise_unless_hopeless(self, rung: Summarise) -> CompactionOutcome:
+        """A summary that is likely to fail as the last one did is not asked for."""
+        if why := why_no_summary(self.transcript) or await self._too_little_for_both(rung):
+            self.notes.append(why)
+        elif self.request.give_up_summary:
+            await self._remember(rung, None)
+        else:
+            return await self._summarise(rung)
+        return await self._make_room(skip_summary=True)
+
+    async def _too_little_for_both(self, rung: Summarise) -> str:
+        """Why no summary is bought: what is left would not pay for it and for the agent's next call. Hiding what has to
+        go costs nothing.
+        """
+        request, terms = self.request, self.request.terms
+        totals = await self.condenser.desk.store.totals(request.run.run_id)
+        left = request.limit.after(totals.spent)
+        day = self.condenser.clock().date()
+
+        def worst_case(model: str, prompt: int, reply: int) -> Amount:
+            return Bound(input_tokens=prompt, rates=worst_rates(model, prompt, day, terms.prices)).worst_case(reply)
+
+        summary = worst_case(terms.condense_model, rung.middle_tokens, rung.summary_tokens[1])
+        work = worst_case(terms.model, terms.target, terms.output_floor)
+        return "" if left.covers(summary + work) else NO_MONEY_FOR_SUMMARY
+
+    async def _already_done(self, record: Compaction) -> CompactionOutcome:
+        """An earlier attempt committed its record: report it as that attempt would have, and bring its passages in."""
+        self.begun = True
+        self.transcript = self.wanted.before(self.transcript)
+        rung = Nothing(tokens_before=self._measure.request(view(self.transcript)), status=Status.NOOP)
+        after = self._measure.request(view(with_record(self.transcript, record)))
+        if record.type == "masked":
+            return await self._outcome(record.id, Status.MASKED, rung, after, len(record.tool_use_ids), 0)
+        if record.type == "summarised":
+            self.added, self.removed = record.added, record.removed
+        passages = self._passages(record.id, await self._redacted(record.covered))
+        status = Status.TRUNCATED if record.type == "truncated" else Status.COMPRESSED
+        return await self._outcome(record.id, status, rung, after, len(record.covered), len(passages))
+
+    async def _summarise(self, rung: Summarise) -> CompactionOutcome:
+        middle = await self._redacted(rung.covered)
+        desk = self.condenser.desk
+        redactor = desk.redactor_of(self.request.run)
+        work = await self._work(redactor)
+        model = CondensingModel(self.condenser.model, redactor, self.request, self.fence, self._policy, work)
+        summariser = Summariser(model, self.transcript)
+        passages = self._passages(rung.compaction_id, middle)
+        result = await summariser.summarise(rung, middle, sources(middle.messages, passages))
+        self.transcript = summariser.transcript
+        self.redactions += summariser.redactions
+        self.notes.extend(result.notes)
+        match result.verdict:
+            case Rejected() | None:
+                return await self._not_summarised(rung, result)
+            case Accepted() as accepted:
+                record = self._record(rung, accepted)
+                self.added, self.removed = accepted.added, accepted.removed
+                await self._commit(record, passages, result.charge)
+                after = self._measure.request(view(self.transcript))
+                return await self._outcome(record.id, Status.COMPRESSED, rung, after, len(rung.covered), len(passages))
+
+    async def _work(self, redactor: Redactor) -> str:
+        """What the agent works on, as the summariser may see it."""
+        (redacted,) = await redactor.redact([asked_of(self.transcript)], Place.COMPRESSED, self.request.run.tenant)
+        return "" if redacted.unredacted else redacted.text
+
+    async def _not_summarised(self, rung: Summarise, result: SummaryResult) -> CompactionOutcome:
+        """What a person asked for stays undone; else the next rung is taken, and the failure is remembered."""
+        bad = result.verdict if isinstance(result.verdict, Rejected) else None
+        if bad is not None:
+            self.notes.append(f"A summary was rejected ({bad.status}): {bad.rule}: {bad.message}.")
+        if self.wanted.manual is None:
+            if result.asked:
+                await self._remember(rung, result.charge)
+            return await self._make_room(skip_summary=True)
+        if result.charge is not None:
+            await self.condenser.desk.store.commit_charge(self.fence, result.charge)
+        return await self._nothing(rung, bad.status if bad else Status.FAILED_SUMMARISER)
+
+    async def _remember(self, rung: Summarise, charge: Charge | None) -> None:
+        """That this middle could not be summarised, in one transaction with what that cost: no retry pays it again."""
+        record = SummaryFailed(id=f"{rung.compaction_id}-failed", middle_tokens=rung.middle_tokens)
+        await self._commit(record, (), charge)
+
+    def _record(self, rung: Summarise, accepted: Accepted) -> Summarised:
+        policy = self._policy
+        record = rung.record(accepted, policy.strategy)
+        if not STRATEGIES[policy.strategy].restores_files:
+            return record
+        return with_recent_files(self.transcript, record, FILE_READERS, self._measure, policy.target)
+
+    async def _truncate(self, rung: Truncate) -> CompactionOutcome:
+        """What is hidden is archived in the same transaction: nothing is hidden that cannot be found again."""
+        record = rung.record
+        middle = await self._redacted(record.covered)
+        passages = self._passages(record.id, middle)
+        await self._commit(record, passages, None)
+        return await self._outcome(
+            record.id, Status.TRUNCATED, rung, rung.tokens_after, len(record.covered), len(passages)
+        )
+
+    async def _redacted(self, covered: tuple[str, ...]) -> Middle:
+        """The messages to hide as they may be shown to summariser and memory: everything private replaced."""
+        hidden = set(covered)
+        messages = tuple(message for message in view(self.transcript) if message.id in hidden and not message.is_status)
+        desk, run = self.condenser.desk, self.request.run
+        undone = await unfinished(desk.store, run)
+        middle, spans = await Middle.redacted(messages, self.transcript, desk.redactor_of(run), run.tenant, undone)
+        self.redactions += spans
+        self.notes.extend(middle.notes)
+        return middle
+
+    def _passages(self, record_id: str, middle: Middle) -> tuple[Passage, ...]:
+        """Of messages that are hidden for the first time: earlier summaries have theirs already."""
+        said = {message.id for message in self.transcript.messages}
+        messages = [message for message in middle.messages if message.id in said]
+        return make_passages(self.request.run, record_id, messages, middle.texts, self.condenser.clock())
+
+    async def _commit(
+        self, record: Compaction | SummaryFailed, passages: tuple[Passage, ...], charge: Charge | None
+    ) -> None:
+        transcripts = self.condenser.desk.store
+        await transcripts.commit_compaction(self.fence, self.transcript.version, record, passages, charge)
+        self.transcript = with_record(self.transcript, record)
+
+    async def _nothing(self, rung: Rung, status: Status) -> CompactionOutcome:
+        """No record was committed."""
+        return await self._outcome("", status, rung, rung.tokens_before, covered=0, passages=0)
+
+    async def _outcome(
+        self, record_id: str, status: Status, rung: Rung, tokens_after: int, covered: int, passages: int
+    ) -> CompactionOutcome:
+        run_id = self.request.run.run_id
+        drained = await self.condenser.archive.drain(run_id)
+        if drained.waiting:
+            self.notes.append("Memory does not answer; passages wait in the store and are written later.")
+        return CompactionOutcome(
+            compaction_id=record_id,
+            status=status,
+            strategy=self._policy.strategy,
+            tokens_before=rung.tokens_before,
+            tokens_after=tokens_after,
+            covered=covered,
+            passages=passages,
+            passages_waiting=min(passages, drained.waiting),
+            redactions=self.redactions,
+            added=self.added,
+            removed=self.removed,
+            totals=await self.condenser.desk.store.totals(run_id),
+            notes=tuple(dict.fromkeys(self.notes)),
+        )
+
+    @property
+    def request(self) -> CompactionRequest:
+        """What the activity was asked to do."""
+        return self.wanted.request
+
+    @property
+    def _done(self) -> Compaction | None:
+        return self.wanted.done(self.transcript)
+
+    @property
+    def _policy(self) -> CompactionPolicy:
+        return self.wanted.policy(self.transcript)
+
+    @property
+    def _measure(self) -> Measure:
+        return self.wanted.measure(self.transcript)
+
+    @property
+    def _event(self) -> CompactionEvent:
+        run, policy = self.request.run, self._policy
+        return CompactionEvent(
+            event="before",
+            trigger="auto" if self.wanted.manual is None else "manual",
+            task=run.task_id,
+            agent=run.step_id,
+            run_id=run.run_id,
+            strategy=policy.strategy,
+            tokens=self._measure.request(view(self.transcript)),
+            window=policy.window,
+        )

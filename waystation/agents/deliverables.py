@@ -1,0 +1,155 @@
+"""What agents hand over: notes with their source, findings, an analysis, a report. All of it typed tool calls.
+
+Where a report meets what was demanded of it: its writer says it, code decides it.
+"""
+
+from collections.abc import Iterable, Sequence, Set
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from waystation.documents.citations import citations_in
+from waystation.kernel.value import Value
+
+
+class Note(Value):
+    """Something worth keeping, quoted or said, with where it stands. `id` derives from the call that took it."""
+
+    id: str
+    run_id: str
+    text: str
+    document: str
+    first_line: int
+    last_line: int
+
+
+class Finding(Value):
+    """One claim and the places that support it, written `[document:first-last]`."""
+
+    claim: str = Field(description="One claim, in a sentence.")
+    citations: tuple[str, ...] = Field(description="Where it stands: [document:first-last], one or more.")
+
+
+class Findings(Value):
+    """What a research agent hands in."""
+
+    type: Literal["findings"] = "findings"
+    findings: tuple[Finding, ...]
+    open_questions: tuple[str, ...] = ()
+
+
+class Analysis(Value):
+    """What an analysis agent hands in."""
+
+    type: Literal["analysis"] = "analysis"
+    conclusions: tuple[Finding, ...]
+    contradictions: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
+
+
+class Section(Value):
+    """One part of a report. Its heading is its key: writing it again replaces it."""
+
+    heading: str
+    markdown: str
+
+
+class ReportDraft(Value):
+    """What a writing agent hands in, section by section: Markdown with citations `[document:first-last]`."""
+
+    type: Literal["report"] = "report"
+    title: str = ""
+    summary: str = ""
+    sections: tuple[Section, ...] = ()
+    criteria: tuple[str, ...] = ()
+    """Of each criterion, in their order: the heading of the section that meets it, or why none does."""
+
+    def with_section(self, section: Section) -> "ReportDraft":
+        """The draft with this section added, or replaced in its place."""
+        if any(known.heading == section.heading for known in self.sections):
+            sections = tuple(section if known.heading == section.heading else known for known in self.sections)
+        else:
+            sections = (*self.sections, section)
+        return self.replace(sections=sections)
+
+
+class Criterion(Value):
+    """What was demanded of a report, and where it meets that."""
+
+    text: str
+    state: Literal["met", "not met", "not judged"]
+    """Not judged: its writer says neither where it is met nor why it is not, as the built-in model never does."""
+    heading: str = ""
+    """Of the section that meets it."""
+    citations: tuple[str, ...] = ()
+    """Some that hold there."""
+    why_not: str = ""
+    """Why it does not count as met."""
+
+    @property
+    def line(self) -> str:
+        """Of a Markdown list."""
+        behind = f" in “{self.heading}”" if self.state == "met" else f", {self.why_not}"
+        return " ".join(f"- {self.text}: **{self.state}**{behind} {' '.join(self.citations)}".split())
+
+
+MOST_SHOWING = 3
+"""Citations behind a criterion."""
+UNSAID = "as its writer says neither where it is met nor why it is not"
+
+
+def criteria_met(
+    accept: Sequence[str], draft: ReportDraft, holding: Set[str], failing: Set[str]
+) -> tuple[Criterion, ...]:
+    """Each criterion. It is met where its writer names a section whose citations hold, one at least."""
+    said = (*draft.criteria, *[""] * len(accept))
+    return tuple(_criterion(text, where, draft, holding, failing) for text, where in zip(accept, said, strict=False))
+
+
+def _criterion(text: str, where: str, draft: ReportDraft, holding: Set[str], failing: Set[str]) -> Criterion:
+    named = next((one for one in draft.sections if one.heading.strip() == where.strip()), None)
+    if named is None:
+        if not where.strip():
+            return Criterion(text=text, state="not judged", why_not=UNSAID)
+        return Criterion(text=text, state="not met", why_not=f"says its writer: {where}")
+    cited = tuple(dict.fromkeys(map(str, citations_in(named.markdown))))
+    wrong, right = [one for one in cited if one in failing], [one for one in cited if one in holding]
+    if wrong or not right:
+        why_not = f"“{named.heading}” cites {'what does not hold' if wrong else 'nothing'}"
+        return Criterion(text=text, state="not met", why_not=why_not)
+    return Criterion(text=text, state="met", heading=named.heading, citations=tuple(right[:MOST_SHOWING]))
+
+
+Deliverable = Annotated[Findings | Analysis | ReportDraft, Field(discriminator="type")]
+
+
+def findings_from_notes(notes: Iterable[Note]) -> Findings:
+    """What an agent that was stopped had found: its notes, each with its source."""
+    return Findings(
+        findings=tuple(
+            Finding(claim=note.text, citations=(f"[{note.document}:{note.first_line}-{note.last_line}]",))
+            for note in notes
+        )
+    )
+
+
+class Made(Value):
+    """How much an agent has handed over so far: numbers, no text."""
+
+    notes: int = 0
+    findings: int = 0
+    """Findings of a research agent, conclusions of an analysis."""
+    sections: int = 0
+
+
+def made(deliverable: Deliverable | None, notes: Sequence[Note]) -> Made:
+    """What there is of an agent, counted."""
+    match deliverable:
+        case None:
+            return Made(notes=len(notes))
+        case Findings():
+            return Made(notes=len(notes), findings=len(deliverable.findings))
+        case Analysis():
+            return Made(notes=len(notes), findings=len(deliverable.conclusions))
+        case ReportDraft():
+            return Made(notes=len(notes), sections=len(deliverable.sections))

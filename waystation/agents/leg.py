@@ -1,0 +1,246 @@
+"""A leg: the stretch of an agent run that one activity carries out. What it is given, and how it can end.
+
+Both cross the workflow's history, so they hold references and numbers, never a conversation.
+
+The terms of a task's agents by role, as its workflow and whoever shows it look them up.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from waystation.agents.decisions import ActionDecision, ActionQuestion
+from waystation.agents.delegation import DelegationTerms, HandedBack, SubagentOrder, Teammate
+from waystation.agents.deliverables import Made
+from waystation.budgets.budget import RunTotals
+from waystation.context.policy import PRIMERS, RECENTS, CompactionPolicy, Strategy
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.refs import RunRef
+from waystation.kernel.roles import step_roles
+from waystation.kernel.value import Value
+from waystation.memory.memory import MemoryScope
+from waystation.models.profiles import LEAST_THINKING, Effort, Price, ThinkingSetting, budgeted
+
+MIN_REPLY_TOKENS = 4_000
+"""A reply that may be shorter than this is cut in the middle of a thought or a tool call."""
+SMALLEST_REPLY_TOKENS = 256
+REPLY_PART = 16
+"""The shortest reply that is worth a call is at most this part of an agent's budget."""
+
+
+def least_reply(affordable: int | None) -> int:
+    """Tokens of the shortest reply that is worth a call, of an agent whose budget pays for so many tokens of reply in
+    all; None: for any number.
+    """
+    if affordable is None:
+        return MIN_REPLY_TOKENS
+    return max(SMALLEST_REPLY_TOKENS, min(MIN_REPLY_TOKENS, affordable // REPLY_PART))
+
+
+class AgentTerms(Value):
+    """The settings of an agent run, fixed when its task was submitted."""
+
+    model: str
+    condense_model: str
+    window: int
+    """Working window in tokens: the largest request that this agent sends on purpose."""
+    trigger: int
+    """Tokens of the whole request at which the context counts as full (75 % of the window unless asked otherwise)."""
+    target: int
+    """Tokens that a compaction aims for (half the trigger)."""
+    messages: int | None = None
+    """With more messages than these in its view the context counts as full, too."""
+    primers: int = PRIMERS
+    """At most so many of the first messages outlive a compaction."""
+    recents: int = RECENTS
+    """At most so many of the last messages outlive a compaction."""
+    strategy: Strategy = "window"
+    """How a compaction chooses what a summary is to stand for."""
+    keep_last: int | None = None
+    """See `Policy.keep_last`."""
+    auto_compact: bool = True
+    """Whether summaries are written where nobody asked for one. Without them, what has to go is hidden."""
+    history: int | None = None
+    """Most messages of the whole conversation, hidden ones included: then the agent delivers what it has."""
+    effort: Effort | None = None
+    """None here and in `thinking`: as the provider has it for this model."""
+    thinking: ThinkingSetting | None = None
+    max_output: int = 4_000
+    """Most tokens of one reply, its thinking included."""
+    output_floor: int = 4_000
+    """Under this a reply is not worth a call: the leg ends instead. More than the tokens set aside for thinking."""
+    turn_limit: int = 12
+    """Turns of one leg."""
+    hard: bool = False
+    """Nobody will be asked for more: the agent is told what it has left, so that it hands in before that is spent."""
+    prices: tuple[Price, ...] = ()
+    """What its models cost, had cost and will cost, as known when the task was submitted."""
+    backpressure: bool = True
+    """Whether calls are delayed where a budget is nearly spent."""
+    memory: MemoryScope = "session"
+    """Whose passages it recalls."""
+    delegation: DelegationTerms | None = None
+    """Within which bounds it may start subagents; None: it may not."""
+
+    @property
+    def policy(self) -> CompactionPolicy:
+        """How its context is compacted when it is full."""
+        return CompactionPolicy(
+            window=self.window,
+            strategy=self.strategy,
+            trigger=self.trigger,
+            target=self.target,
+            keep_last=self.keep_last,
+            primers=self.primers,
+            recents=self.recents,
+        )
+
+    def with_replies_for(self, tokens: int) -> "AgentTerms":
+        """For an agent with a small budget: its shortest reply that is worth a call is no larger part of it than in
+        `least_reply`.
+        """
+        aside = budgeted(self.thinking)
+        return self.replace(output_floor=min(self.output_floor, aside + least_reply(tokens)))
+
+    def thinking_at_most(self, tokens: int) -> "AgentTerms":
+        """For an agent with less to spend: fewer tokens set aside for thinking, where some are, and no less than a
+        provider takes.
+        """
+        fewer = budgeted(self.thinking) - max(LEAST_THINKING, tokens)
+        if fewer <= 0:
+            return self
+        return self.replace(
+            thinking=budgeted(self.thinking) - fewer,
+            max_output=self.max_output - fewer,
+            output_floor=self.output_floor - fewer,
+        )
+
+    def crowded(self, messages: int) -> bool:
+        """Whether a view of so many messages is full, whatever their size."""
+        return self.messages is not None and messages > self.messages
+
+
+class LegRequest(Value):
+    """One leg to carry out. Running it again after its outcome was committed returns that outcome."""
+
+    run: RunRef
+    leg: int
+    limit: Limit
+    """What the whole agent run may have spent when this leg ends: cumulative, so a retry computes the same."""
+    terms: AgentTerms
+    task_used: float = 0.0
+    """Share of the task's budget that was spent when the leg began."""
+    scale: float = 1.0
+    """What the provider counted for the run's last request, over what was estimated."""
+    handed_back: tuple[HandedBack, ...] = ()
+    """The subagents of this run that have ended: their results answer its open calls."""
+    team: tuple[Teammate, ...] = ()
+    """The plan and the siblings as they were when the leg began."""
+    drawable: Amount = Amount()
+    """What the run could draw from its task when the leg began, beyond its limit."""
+    decisions: tuple[ActionDecision, ...] = ()
+    """On its open calls, where a person was asked."""
+
+
+class Standing(Value):
+    """Where the agent run stands when a leg ends."""
+
+    totals: RunTotals
+    scale: float = 1.0
+    notes: tuple[str, ...] = ()
+    """What a person should know of this leg ("memory did not answer"), without content."""
+    made: Made = Made()
+    """What the agent has handed over so far."""
+    fixed: int = 0
+    """Estimated tokens of its system prompt and tools; 0 before its first call."""
+    window: int = 0
+    """Its working window, also of a subagent whose window is smaller than its task's; 0 before its first call."""
+
+
+class _Ended(Value):
+    standing: Standing
+
+
+class Finished(_Ended):
+    """The agent handed in its result."""
+
+    type: Literal["finished"] = "finished"
+    partial: bool = False
+    """The model refused, or stopped without a result: what there is was delivered."""
+    reason: str = ""
+
+
+class ContextFull(_Ended):
+    """The next request would be over the trigger: compact, then go on."""
+
+    type: Literal["context_full"] = "context_full"
+    request_tokens: int
+
+
+class AllowanceSpent(_Ended):
+    """The next call's worst case no longer fits under the limit."""
+
+    type: Literal["allowance_spent"] = "allowance_spent"
+    needed: Amount
+    """What the next call needs at least, over what is left."""
+    unanswered: str = ""
+    """Why the last call brought no reply, where none did: what it may have cost counts as spent."""
+
+
+class ProviderLimit(_Ended):
+    """No more calls can be made until somebody has seen to something: the provider's account has no money left, its
+    endpoint is broken, or text cannot be redacted.
+    """
+
+    type: Literal["provider_limit"] = "provider_limit"
+    reason: str
+
+
+class Delegated(_Ended):
+    """The agent waits for subagents, and holds nothing meanwhile."""
+
+    type: Literal["delegated"] = "delegated"
+    orders: tuple[SubagentOrder, ...]
+
+
+class ActionsAsked(_Ended):
+    """The agent's next calls wait for a person, and it holds nothing meanwhile."""
+
+    type: Literal["actions_asked"] = "actions_asked"
+    questions: tuple[ActionQuestion, ...]
+
+
+class TurnLimit(_Ended):
+    """The leg's turn or time limit was reached; the next leg goes on."""
+
+    type: Literal["turn_limit"] = "turn_limit"
+
+
+class Yielded(_Ended):
+    """The worker is shutting down; another one goes on."""
+
+    type: Literal["yielded"] = "yielded"
+
+
+LegOutcome = Annotated[
+    Finished | ContextFull | AllowanceSpent | ProviderLimit | Delegated | ActionsAsked | TurnLimit | Yielded,
+    Field(discriminator="type"),
+]
+
+
+class RoleTerms(Value):
+    """One entry for research, and one for each role that differs from it: most tasks work alike in all roles."""
+
+    agent: AgentTerms
+    """Of research, and of each role that is not in `by_role`."""
+    by_role: dict[str, AgentTerms] = {}
+
+    def agent_of(self, role: str) -> AgentTerms:
+        """Those of the agents of a role."""
+        return self.by_role.get(role, self.agent)
+
+    @property
+    def models(self) -> dict[str, str]:
+        """The agents' models by role; empty where all work with the same."""
+        named = {role: self.agent_of(role).model for role in step_roles()}
+        return named if len({*named.values()}) > 1 else {}

@@ -1,0 +1,41 @@
+"""The port to what counts tokens, money, calls and compactions, without content and without ids."""
+
+from typing import Protocol
+
+from waystation.context.outcome import CompactionOutcome
+from waystation.context.transcript import Charge
+from waystation.kernel.errors import ModelError
+from waystation.models.ports import CallKind
+from waystation.privacy.policy import Place
+
+
+class Meter(Protocol):
+    """Counts since this process started. Counting never fails and never waits."""
+
+    def answered(self, charge: Charge) -> None:
+        """A model call was answered, and cost this; without a known price it counts as unpriced."""
+        ...
+
+    def failed(self, kind: CallKind, model: str, error: ModelError) -> None:
+        """A model call gave no reply."""
+        ...
+
+    def compacted(self, outcome: CompactionOutcome) -> None:
+        """A compaction ended."""
+        ...
+
+    def redacted(self, place: Place, spans: int) -> None:
+        """So many private stretches were replaced in texts on their way there."""
+        ...
+
+    def passages_waiting(self, count: int) -> None:
+        """So many passages are in the outbox now."""
+        ...
+
+    def tasks_paused(self, count: int) -> None:
+        """So many running tasks wait for an answer about money now."""
+        ...
+
+    def not_sampled(self, gauge: str) -> None:
+        """A gauge keeps its last value, because what it shows could not be read."""
+        ...

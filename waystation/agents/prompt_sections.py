@@ -1,0 +1,435 @@
+"""The layers of a request to the model: their order, their shares of the window, and what of each gives way first.
+
+The allocator decides about what is put into a request on purpose; how a conversation is made smaller is decided by the
+ladder (`domain.compaction.ladder`), so its parts are firm here: measured, never dropped.
+
+The reminder: what an agent has left and how its task stands, as a status message that stays in the conversation.
+
+Every part of an agent's request, in the layer that it belongs to.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from waystation.agents.delegation import Teammate, parent_of
+from waystation.context.history import current, stand_in, view
+from waystation.context.tokens import MESSAGE_TOKENS, Measure, estimate_message, estimate_text
+from waystation.context.transcript import STATUS_CLOSE, STATUS_OPEN, Block, Masked, Message, Transcript, status_text
+from waystation.kernel.amount import Amount, Limit, amount_text, limit_text
+from waystation.kernel.patterns import Enclosed
+from waystation.kernel.value import Value
+from waystation.security.untrusted import Tagged, one_line, tagged_line
+
+LIMIT_PERCENT = 90
+"""Of the window: what an estimate may be wrong by is kept free."""
+
+
+class Layer(StrEnum):
+    """In the order of a request: what never changes first, so that the prompt cache holds."""
+
+    SYSTEM = "system and policy"
+    """System prompt and tools."""
+    CONTRACT = "task contract"
+    """Question, instructions, criteria, output form, deadline, the step and what it builds on."""
+    RUNTIME = "runtime state"
+    """The status messages in the conversation."""
+    SHORT_TERM = "short-term memory"
+    """What agent and user have said, and the agent's calls."""
+    EPISODIC = "episodic memory"
+    """Summaries and markers of what is hidden."""
+    SEMANTIC = "semantic memory"
+    """Notes and findings that were read."""
+    PROCEDURAL = "procedural memory"
+    """The user's procedures."""
+    OBSERVATIONS = "observations"
+    """Results of tools."""
+    RETRIEVED = "retrieved evidence"
+    """Recalled passages, and the names of documents."""
+    WORK = "work buffer"
+    """Room for the reply."""
+
+
+SHARES: Mapping[Layer, int] = {
+    Layer.SYSTEM: 5,
+    Layer.CONTRACT: 5,
+    Layer.RUNTIME: 3,
+    Layer.SHORT_TERM: 18,
+    Layer.EPISODIC: 13,
+    Layer.SEMANTIC: 9,
+    Layer.PROCEDURAL: 7,
+    Layer.OBSERVATIONS: 22,
+    Layer.RETRIEVED: 9,
+    Layer.WORK: 9,
+}
+"""Percent of the limit."""
+
+
+class Part(Value):
+    """Something that wants to be in a request. Within a layer parts stand in the order in which they are shown."""
+
+    name: str
+    tokens: int
+    firm: bool = False
+    """It cannot be left out."""
+    divisible: bool = False
+    """Some of it is of use, too."""
+    relevance: float = 0.0
+    """From 0 to 1."""
+    repeatable: bool = False
+    """It can be had again by asking for it."""
+
+
+class _Rule(NamedTuple):
+    """What of a layer gives way first."""
+
+    words: str
+    order: Callable[[int, Part], tuple[float, ...]]
+    """Parts by what this says of their place and of them: the greatest gives way first."""
+
+
+def _by_place(place: int, _: Part) -> tuple[float, ...]:
+    return (place,)
+
+
+def _by_age(place: int, _: Part) -> tuple[float, ...]:
+    return (-place,)
+
+
+def _by_relevance(place: int, part: Part) -> tuple[float, ...]:
+    return (-part.relevance, place)
+
+
+def _by_repetition(place: int, part: Part) -> tuple[float, ...]:
+    return (part.repeatable, -place)
+
+
+RULES: Mapping[Layer, _Rule] = {
+    Layer.SYSTEM: _Rule("the last named", _by_place),
+    Layer.CONTRACT: _Rule("the last named", _by_place),
+    Layer.RUNTIME: _Rule("the last named", _by_place),
+    Layer.SHORT_TERM: _Rule("the oldest", _by_age),
+    Layer.EPISODIC: _Rule("the oldest", _by_age),
+    Layer.SEMANTIC: _Rule("what can be read again, the oldest first", _by_repetition),
+    Layer.PROCEDURAL: _Rule("the least relevant", _by_relevance),
+    Layer.OBSERVATIONS: _Rule("what can be read again, the oldest first", _by_repetition),
+    Layer.RETRIEVED: _Rule("the least relevant", _by_relevance),
+    Layer.WORK: _Rule("the last named", _by_place),
+}
+
+Demands = Mapping[Layer, Sequence[Part]]
+"""What wants to be in a request, by layer; a layer that is not there wants nothing."""
+
+
+class Row(Value):
+    """What one layer asked for, and what it got. All in tokens."""
+
+    layer: Layer
+    share: int
+    asked: int
+    got: int
+    kept: tuple[str, ...] = ()
+    """The parts that are in, in their order; divisible ones also where they are not whole."""
+    gave_way: tuple[str, ...] = ()
+    """The parts that are not, or not whole: the first to give way first."""
+
+
+class Allocation(Value):
+    """Who gets what of a request. Rows stand in the order of the layers, one for each."""
+
+    limit: int
+    rows: tuple[Row, ...]
+
+    @property
+    def got(self) -> int:
+        """Tokens of all layers: never over the limit."""
+        return sum(row.got for row in self.rows)
+
+    def row(self, layer: Layer) -> Row:
+        """Of this layer."""
+        return next(row for row in self.rows if row.layer is layer)
+
+
+def limit_of(window: int) -> int:
+    """What a request may have, in tokens."""
+    return window * LIMIT_PERCENT // 100
+
+
+def share_of(layer: Layer, window: int) -> int:
+    """A layer's share of a window, in tokens."""
+    return limit_of(window) * SHARES[layer] // 100
+
+
+def allocate(window: int, demands: Demands) -> Allocation:
+    """Share a window out. The same demands always get the same.
+
+    A layer whose firm parts are over its share takes what they need, and the others share the rest as their shares are
+    to each other. What a layer leaves of its room flows down to the next one.
+    """
+    limit = limit_of(window)
+    firm = {layer: sum(part.tokens for part in demands.get(layer, ()) if part.firm) for layer in Layer}
+    rooms = _rooms(limit, firm)
+    rows: list[Row] = []
+    left, flowing = limit, 0
+    for layer in Layer:
+        room = min(left, rooms[layer] + flowing)
+        row = _row(layer, share_of(layer, window), room, demands.get(layer, ()))
+        left, flowing = left - row.got, room - row.got
+        rows.append(row)
+    return Allocation(limit=limit, rows=tuple(rows))
+
+
+def _rooms(limit: int, firm: Mapping[Layer, int]) -> Mapping[Layer, int]:
+    """What each layer may have before anything flows down."""
+    over: set[Layer] = set()
+    while True:
+        rest = max(0, limit - sum(firm[layer] for layer in over))
+        percent = sum(share for layer, share in SHARES.items() if layer not in over)
+        rooms = {layer: firm[layer] if layer in over else rest * share // percent for layer, share in SHARES.items()}
+        more = {layer for layer in SHARES if layer not in over and firm[layer] > rooms[layer]}
+        if not more:
+            return rooms
+        over |= more
+
+
+def _row(layer: Layer, share: int, room: int, parts: Sequence[Part]) -> Row:
+    """Firm parts first, then the others: what gives way last is served first."""
+    places = {part.name: place for place, part in enumerate(parts)}
+    served = sorted(parts, key=lambda part: (not part.firm, *RULES[layer].order(places[part.name], part)))
+    got: dict[str, int] = {}
+    for part in served:
+        left = room - sum(got.values())
+        if part.tokens <= left:
+            got[part.name] = part.tokens
+        elif part.firm or (part.divisible and left):
+            got[part.name] = left
+    return Row(
+        layer=layer,
+        share=share,
+        asked=sum(part.tokens for part in parts),
+        got=sum(got.values()),
+        kept=tuple(part.name for part in parts if part.name in got),
+        gave_way=tuple(part.name for part in reversed(served) if got.get(part.name) != part.tokens),
+    )
+
+
+MORE_IS_ASKED_FOR = "more is asked for when it is spent"
+"""Said where that is so: the agent then need not hand in early."""
+MOST_TOKENS, MOST_MICRO_USD = 999_999_999_999, 999_999_999_999
+RECENT_RESULTS, SHOWN_FAILURES = 12, 3
+"""Failures among so many results at the end of the conversation are recent; so many of them are shown."""
+WHY_CHARACTERS = 160
+
+
+class Failure(Value):
+    """A call that failed."""
+
+    tool: str
+    why: str
+    """The beginning of its result."""
+
+
+STEPS = (80, 63, 50, 40, 32, 25, 20, 16, 13, 10)
+"""Two digits of the amounts that a status names, each some four fifths of the one before it."""
+
+
+def rounded_down(amount: int) -> int:
+    """The largest step that is no more than the amount."""
+    scale = 10 ** max(0, len(str(amount)) - 2)
+    digits = amount // scale
+    return next((step for step in STEPS if step <= digits), digits) * scale
+
+
+def rounded_limit(left: Limit) -> Limit:
+    """What is left in steps: a status that names it holds, as a lower bound, until the next step is reached."""
+    return Limit(
+        tokens=None if left.tokens is None else rounded_down(left.tokens),
+        micro_usd=None if left.micro_usd is None else rounded_down(left.micro_usd),
+    )
+
+
+def rounded_up(amount: int) -> int:
+    """The smallest step that is no less than the amount."""
+    if amount < STEPS[-1]:
+        return amount
+    scale = 10 ** max(0, len(str(amount)) - 2)
+    return next((step * scale for step in (*STEPS[::-1], 100) if step * scale >= amount), amount)
+
+
+class Reminder(Value):
+    """What a status message says.
+
+    It stays in the conversation as it was sent, so a new one is written only where its text would be another one: what
+    it says changes in steps and not at every turn.
+    """
+
+    step_id: str
+    left: Limit
+    """What the agent may spend, with what its task could lend it: see `rounded_limit`."""
+    final: bool
+    """Nobody will be asked for more when that is spent."""
+    submit_below: Amount = Amount()
+    """See `rounded_up`: with less than this left the next call may not fit. Nothing before the first reply."""
+    team: tuple[Teammate, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    """The newest first. They ride along: each stands in a result already, so they are no reason for a new status."""
+
+    def text(self, window: int) -> str:
+        """Within the runtime share of this window: the last named lines are left out first, the budget never."""
+        parts = [self._head, *self._lines]
+        above = {layer: [Part(name="held", tokens=share_of(layer, window))] for layer in (Layer.SYSTEM, Layer.CONTRACT)}
+        row = allocate(window, {**above, Layer.RUNTIME: parts}).row(Layer.RUNTIME)
+        return _status("\n".join(part.name for part in parts if part.name in row.kept))
+
+    @property
+    def least(self) -> str:
+        """The budget alone."""
+        return _status(self._head.name)
+
+    @property
+    def widest(self) -> "Reminder":
+        """With as much left as has room on the line: what fits with this fits whatever is left."""
+        most = Limit(
+            tokens=None if self.left.tokens is None else MOST_TOKENS,
+            micro_usd=None if self.left.micro_usd is None else MOST_MICRO_USD,
+        )
+        return self.replace(left=most, submit_below=most.amount)
+
+    @property
+    def _head(self) -> Part:
+        more = "" if self.final or self.left.unlimited else f" ({MORE_IS_ASKED_FOR})"
+        if self.final and not self.submit_below.nothing:
+            more = f"; submit before less than {amount_text(self.submit_below)} are left"
+        said = f"budget left {limit_text(self.left)}{more}"
+        return Part(name=said, tokens=estimate_text(_status(said)), firm=True)
+
+    @property
+    def _lines(self) -> Iterator[Part]:
+        """The most important first."""
+        plan = [mate for mate in self.team if parent_of(mate.id) is None]
+        siblings = [mate for mate in self.team if parent_of(mate.id) is not None and mate.id != self.step_id]
+        failed = " | ".join(f"{failure.tool}: {failure.why}" for failure in self.failures)
+        tagged = {"plan": self._states(plan), "siblings": self._states(siblings), "failed": failed}
+        for tag, said in tagged.items():
+            if said:
+                line = tagged_line(tag, said)
+                yield Part(name=line, tokens=estimate_text(f"{line}\n"))
+
+    def _states(self, team: Sequence[Teammate]) -> str:
+        return ", ".join(f"{mate.id} {'(you)' if mate.id == self.step_id else mate.state}" for mate in team)
+
+
+def newest_status(shown: Iterable[Message]) -> str | None:
+    """The last status message of a view, as it was sent."""
+    return next((message.text for message in reversed([*shown]) if message.is_status), None)
+
+
+def with_status(shown: tuple[Message, ...], message_id: str, status: str) -> tuple[Message, ...]:
+    """The view, and after it a message of this id with the status, where the newest one says anything else."""
+    told = newest_status(shown)
+    same = told is not None and _lines_of(told) == _lines_of(status)
+    return shown if same else (*shown, status_text(message_id, status))
+
+
+def _lines_of(status: str) -> list[str]:
+    """Without its failures."""
+    inside = status.removeprefix(STATUS_OPEN).removesuffix(STATUS_CLOSE)
+    return [line for line in inside.split("\n") if not line.startswith(_FAILED)]
+
+
+def recent_failures(messages: Sequence[Message]) -> tuple[Failure, ...]:
+    """Of the tools, the newest first, each message once."""
+    names = {call.id: call.name for message in messages for call in message.tool_uses}
+    results = [result for message in messages for result in message.tool_results][-RECENT_RESULTS:]
+    failed = [
+        Failure(tool=names.get(result.tool_use_id, "a tool"), why=_beginning(result.content))
+        for result in reversed(results)
+        if result.is_error
+    ]
+    return tuple(dict.fromkeys(failed))[:SHOWN_FAILURES]
+
+
+def _beginning(text: str) -> str:
+    """In one line, and nothing that looks like a tag."""
+    return one_line(" ".join(text.split()).translate(_NO_TAGS), WHY_CHARACTERS)
+
+
+def _status(lines: str) -> str:
+    """Each line is our own, or in a tag of its own."""
+    return tagged_line("status", Tagged(lines))
+
+
+_NO_TAGS = str.maketrans("<>", "()")
+_FAILED = "<failed>"
+
+
+CONTRACT_OPEN = "<task>"
+_PROCEDURES = Enclosed(r"<procedures? ", r"</procedures?>")
+_RETRIEVED = (Enclosed(r"<documents\b", r"</documents>"), Enclosed(r"<recalled\b", r"</recalled>"))
+
+
+_ASKED = (Enclosed(r"<question>", r"</question>"), Enclosed(r"<step\b", r"</step>"))
+
+
+def asked_of(transcript: Transcript) -> str:
+    """The question and the step's goal, each in its tag, as the contract of an agent has them; empty without one."""
+    contract = next((one.text for one in current(transcript).messages if one.text.startswith(CONTRACT_OPEN)), "")
+    return "\n".join(found for kind in _ASKED for found in kind.taken_out(contract)[0][:1])
+
+
+def demands_of(
+    transcript: Transcript, measure: Measure, result_layers: Mapping[str, Layer]
+) -> Mapping[Layer, Sequence[Part]]:
+    """What the next request has of system prompt, tools and conversation, as its provider would count it. All firm.
+
+    `result_layers`: by name of the tool, the layer of its results; those of other tools are observations.
+    """
+    shown = view(transcript)
+    hidden = {stand_in(record).id for record in current(transcript).compactions if not isinstance(record, Masked)}
+    calls = {call.id: call.name for message in shown for call in message.tool_uses}
+    demands: dict[Layer, list[Part]] = {Layer.SYSTEM: [_part("system and tools", measure.fixed, measure)]}
+    for message in shown:
+        for number, (layer, tokens) in enumerate(_layered(message, hidden, calls, result_layers)):
+            demands.setdefault(layer, []).append(_part(f"{message.id}.{number}", tokens, measure))
+    return demands
+
+
+def _part(name: str, estimated: int, measure: Measure) -> Part:
+    return Part(name=name, tokens=measure.part(estimated), firm=True)
+
+
+def _layered(
+    message: Message, hidden: set[str], calls: Mapping[str, str], result_layers: Mapping[str, Layer]
+) -> Iterator[tuple[Layer, int]]:
+    """The message's parts with their plain estimates, which together are that of the message."""
+    if message.id in hidden:
+        yield Layer.EPISODIC, estimate_message(message)
+        return
+    if message.is_status:
+        yield Layer.RUNTIME, estimate_message(message)
+        return
+    if message.role == "user" and message.text.startswith(CONTRACT_OPEN):
+        yield from _of_contract(message)
+        return
+    yield Layer.SHORT_TERM, MESSAGE_TOKENS
+    for block in message.blocks:
+        alone = message.replace(blocks=(block,))
+        yield _layer_of(block, calls, result_layers), estimate_message(alone) - MESSAGE_TOKENS
+
+
+def _of_contract(message: Message) -> Iterator[tuple[Layer, int]]:
+    text = message.text
+    procedures, rest = _PROCEDURES.taken_out(text)
+    retrieved: list[str] = []
+    for kind in _RETRIEVED:
+        found, rest = kind.taken_out(rest)
+        retrieved += found
+    apart = {Layer.PROCEDURAL: estimate_text("".join(procedures)), Layer.RETRIEVED: estimate_text("".join(retrieved))}
+    yield Layer.CONTRACT, max(0, estimate_message(message) - sum(apart.values()))
+    yield from ((layer, tokens) for layer, tokens in apart.items() if tokens)
+
+
+def _layer_of(block: Block, calls: Mapping[str, str], result_layers: Mapping[str, Layer]) -> Layer:
+    if block.type != "tool_result":
+        return Layer.SHORT_TERM
+    return result_layers.get(calls.get(block.tool_use_id, ""), Layer.OBSERVATIONS)

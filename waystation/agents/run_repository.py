@@ -1,0 +1,449 @@
+"""Agent runs: append-only transcripts with their compactions, and how legs ended. Nothing is changed or removed.
+
+What agent runs cost: charges that count once for their key, and the intents that wait for one.
+
+Who may write to an agent run: the newest fence, checked in the same transaction as the write.
+
+The check locks the run's row. SQLite has one writer anyway; on PostgreSQL this row is what the writers of a run, and
+those who take it over, wait for.
+
+What agents note and hand in.
+"""
+
+from bisect import bisect
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from pydantic import TypeAdapter
+from sqlalchemy import ColumnElement, ScalarSelect, Table, case, delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from waystation.agents.deliverables import Deliverable, Note
+from waystation.agents.leg import LegOutcome
+from waystation.budgets.budget import RunTotals
+from waystation.context.transcript import Charge, Fence, Intent, Message, Record, Transcript
+from waystation.kernel.amount import Amount
+from waystation.kernel.errors import FenceLost, StoreError, VersionConflict
+from waystation.kernel.refs import RunRef
+from waystation.kernel.scopes import Reader
+from waystation.kernel.usage import Usage
+from waystation.memory.memory import Passage
+from waystation.memory.outbox_repository import add_passages, take_passages_back
+from waystation.store.engine import StorePart, add_once, added_up, bodies, of_task, owned, reading, writing
+from waystation.store.schema import (
+    charges,
+    compactions,
+    deliverables,
+    intents,
+    messages,
+    notes,
+    outcomes,
+    runs,
+    tool_intents,
+)
+from waystation.store.seals import bound, proved
+from waystation.tasks.continuation import Rewind
+from waystation.tasks.events import Happening, charged, recorded
+
+
+async def _take(connection: AsyncConnection, run_id: str) -> Fence:
+    """The next fence of the run. Raises StoreError for a run that was never opened."""
+    taken = update(runs).where(runs.c.run_id == run_id).values(fence=runs.c.fence + 1).returning(runs.c.fence)
+    number: int | None = (await connection.execute(taken)).scalar_one_or_none()
+    if number is None:
+        raise StoreError(f"agent run {run_id} was never opened in this store")
+    return Fence(run_id=run_id, number=number)
+
+
+async def hold(connection: AsyncConnection, fence: Fence) -> int:
+    """The run's version. Until the transaction ends nobody else can take the run over. Raises FenceLost."""
+    held = select(runs.c.version).where(runs.c.run_id == fence.run_id, runs.c.fence == fence.number)
+    version: int | None = (await connection.execute(held.with_for_update())).scalar_one_or_none()
+    if version is None:
+        raise FenceLost(fence.run_id, fence.number)
+    return version
+
+
+async def advance(connection: AsyncConnection, fence: Fence, version: int) -> None:
+    """Compare-and-set: one version on, if the run still has `version`. Raises FenceLost, VersionConflict."""
+    unchanged = (runs.c.run_id == fence.run_id, runs.c.fence == fence.number, runs.c.version == version)
+    changed = await connection.execute(update(runs).where(*unchanged).values(version=version + 1))
+    if changed.rowcount != 1:
+        raise VersionConflict(fence.run_id, version, await hold(connection, fence))
+
+
+_DELIVERABLE: TypeAdapter[Deliverable] = TypeAdapter(Deliverable)
+
+
+async def take_work_back(connection: AsyncConnection, run_id: str, rewind: Rewind) -> None:
+    """Notes of calls that count no more go, and what was handed in is again what it was."""
+    ids = [f"{run_id}/{call_id}" for call_id in rewind.calls]
+    await connection.execute(delete(notes).where(notes.c.run_id == run_id, notes.c.note_id.in_(ids)))
+    own = deliverables.c.run_id == run_id
+    if rewind.handed_in is None:
+        await connection.execute(delete(deliverables).where(own))
+    else:
+        await connection.execute(
+            update(deliverables).where(own).values(body=bound(rewind.handed_in.model_dump_json(), run_id))
+        )
+
+
+class SqlWork(StorePart):
+    """The port `Store`: what agents note and hand in."""
+
+    @writing
+    async def add_note(self, connection: AsyncConnection, fence: Fence, task_id: str, note: Note) -> None:
+        """Keep a note; the same id twice is one note. Raises FenceLost."""
+        body = bound(note.model_dump_json(), fence.run_id, note.id)
+        row = {"run_id": fence.run_id, "note_id": note.id, "task_id": task_id, "body": body}
+        await hold(connection, fence)
+        if await add_once(connection, notes, row):
+            self._tell(connection, fence.run_id, Happening(kind="noted", reference=note.id))
+
+    @reading
+    async def notes(
+        self, connection: AsyncConnection, task_id: str, reader: Reader, run_id: str | None = None
+    ) -> tuple[Note, ...]:
+        """Notes of a task or of one agent run, in the order in which they were taken."""
+        own = select(notes.c.body, runs.c.proof).join(runs, runs.c.run_id == notes.c.run_id).where(owned(runs, reader))
+        taken = own.where(of_task(notes, task_id)).order_by(notes.c.ordinal)
+        if run_id is not None:
+            taken = taken.where(notes.c.run_id == run_id)
+        return tuple(Note.model_validate_json(body) for body in await bodies(connection, taken))
+
+    @writing
+    async def hand_in(self, connection: AsyncConnection, fence: Fence, task_id: str, deliverable: Deliverable) -> None:
+        """Keep what the agent run hands in; a later hand-in of the same run replaces it. Raises FenceLost."""
+        row = {"run_id": fence.run_id, "task_id": task_id, "body": bound(deliverable.model_dump_json(), fence.run_id)}
+        await hold(connection, fence)
+        await connection.execute(delete(deliverables).where(deliverables.c.run_id == fence.run_id))
+        await connection.execute(insert(deliverables).values(row))
+        self._tell(connection, fence.run_id, Happening(kind="delivered"))
+
+    @reading
+    async def deliverable(self, connection: AsyncConnection, run_id: str, reader: Reader) -> Deliverable | None:
+        """What the run handed in."""
+        own = select(deliverables.c.body, runs.c.proof).join(runs, runs.c.run_id == deliverables.c.run_id)
+        handed_in = own.where(deliverables.c.run_id == run_id, owned(runs, reader))
+        found = await bodies(connection, handed_in)
+        return _DELIVERABLE.validate_json(found[0]) if found else None
+
+    @reading
+    async def deliverables(self, connection: AsyncConnection, task_id: str, reader: Reader) -> dict[str, Deliverable]:
+        """What all agent runs of a task handed in, by run id."""
+        chosen = select(deliverables.c.run_id, deliverables.c.body, runs.c.proof)
+        handed_in = chosen.where(of_task(deliverables, task_id))
+        own = handed_in.join(runs, runs.c.run_id == deliverables.c.run_id).where(owned(runs, reader))
+        rows = (await connection.execute(own)).all()
+        return {row.run_id: _DELIVERABLE.validate_json(row.body) for row in rows}
+
+
+_RECORD: TypeAdapter[Record] = TypeAdapter(Record)
+_OUTCOME: TypeAdapter[LegOutcome] = TypeAdapter(LegOutcome)
+
+
+class _Committed(NamedTuple):
+    version: int
+    body: str
+
+
+class SqlTranscripts(StorePart):
+    """The port `Store`: transcripts, charges and outcomes."""
+
+    @writing
+    async def open_run(self, connection: AsyncConnection, run: RunRef) -> None:
+        """Create the run if it is not there. Raises WrongStore if `run.store_id` is not this store's."""
+        self.require_own(run.store_id)
+        row = {
+            "tenant": run.tenant,
+            "session": run.session,
+            "task_id": run.task_id,
+            "step_id": run.step_id,
+            "role": run.role,
+            "run_id": run.run_id,
+            "fence": 0,
+            "version": 0,
+            "opened_at": self._clock(),
+        }
+        await add_once(connection, runs, proved(runs, row))
+
+    @writing
+    async def take_fence(self, connection: AsyncConnection, run_id: str) -> Fence:
+        """Take the run over: every older fence is lost from here on. Raises StoreError for an unknown run."""
+        fence = await _take(connection, run_id)
+        self._tell(connection, run_id, Happening(kind="taken", reference=str(fence.number)))
+        return fence
+
+    @reading
+    async def load(self, connection: AsyncConnection, run_id: str, reader: Reader) -> Transcript:
+        """The whole transcript with its compaction records; empty for a run without messages, or of somebody else."""
+        known = await connection.execute(select(runs.c.version, runs.c.proof).where(*_own(run_id, reader)))
+        opened = known.one_or_none()
+        if opened is None:
+            return Transcript(run_id=run_id)
+        said = await _bodies(connection, messages, run_id)
+        done = await _bodies(connection, compactions, run_id)
+        versions = [row.version for row in said]
+        return Transcript(
+            run_id=run_id,
+            version=opened.version,
+            messages=tuple(Message.model_validate_json(row.body) for row in said),
+            records=tuple(_RECORD.validate_json(row.body).replace(after=bisect(versions, row.version)) for row in done),
+        )
+
+    @reading
+    async def run_ids(self, connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[str, ...]:
+        """Of all agent runs of a task that were opened: planning, steps and subagents."""
+        own = select(runs.c.run_id, runs.c.proof).where(runs.c.task_id == task_id, owned(runs, reader))
+        return tuple(await bodies(connection, own.order_by(runs.c.run_id)))
+
+    @reading
+    async def totals(self, connection: AsyncConnection, run_id: str) -> RunTotals:
+        """All charges and open intents of the run, added up."""
+        return await totals(connection, run_id)
+
+    @reading
+    async def spent_by_agent(self, connection: AsyncConnection, task_id: str) -> Mapping[str, RunTotals]:
+        """By step, what agents of the task have spent, without the call that each may be waiting for now: what that
+        costs is not known yet, and its worst case is no spending.
+        """
+        found = await connection.execute(select(runs.c.run_id, runs.c.step_id).where(runs.c.task_id == task_id))
+        return {step_id: await spent(connection, run_id) for run_id, step_id in found.all()}
+
+    @writing
+    async def record_intent(self, connection: AsyncConnection, fence: Fence, intent: Intent) -> int:
+        """Store the intent before its call; those of earlier attempts stay, and are counted. Raises FenceLost."""
+        await hold(connection, fence)
+        await add_intent(connection, fence.run_id, intent)
+        self._tell(connection, fence.run_id, Happening(kind="called", reference=intent.key))
+        same = select(func.count()).where(intents.c.run_id == fence.run_id, intents.c.key == intent.key)
+        return (await connection.execute(same)).scalar_one()
+
+    @writing
+    async def drop_intent(self, connection: AsyncConnection, fence: Fence, key: str) -> None:
+        """Take the newest intent of the key back. Raises FenceLost."""
+        await hold(connection, fence)
+        await drop_newest_intent(connection, fence.run_id, key)
+
+    @writing
+    async def lower_intent(self, connection: AsyncConnection, fence: Fence, key: str, worst_case: Amount) -> None:
+        """The newest intent of the key holds this from now on. Raises FenceLost."""
+        await hold(connection, fence)
+        held = {"worst_case": worst_case.tokens, "worst_case_micro_usd": worst_case.micro_usd}
+        newest = intents.c.ordinal == _newest_intent(fence.run_id, key)
+        await connection.execute(update(intents).where(newest).values(held))
+
+    @writing
+    async def commit_reply(
+        self, connection: AsyncConnection, fence: Fence, version: int, message: Message, charge: Charge
+    ) -> None:
+        """The reply and its charge. A key that was charged before changes nothing.
+
+        Raises FenceLost, VersionConflict, and StoreError for a message id that the run has already.
+        """
+        await hold(connection, fence)
+        if await add_charge(connection, fence.run_id, charge):
+            await self._append(connection, fence, version, message)
+            self._tell(connection, fence.run_id, charged("replied", charge, message))
+
+    @writing
+    async def commit_message(self, connection: AsyncConnection, fence: Fence, version: int, message: Message) -> None:
+        """Append a user message. Raises as `commit_reply` does."""
+        await self._append(connection, fence, version, message)
+        self._tell(connection, fence.run_id, Happening(kind="given", reference=message.id))
+
+    @writing
+    async def commit_charge(self, connection: AsyncConnection, fence: Fence, charge: Charge) -> None:
+        """A charge without a message; the same key twice counts once. Raises FenceLost."""
+        await hold(connection, fence)
+        if await add_charge(connection, fence.run_id, charge):
+            self._tell(connection, fence.run_id, charged("charged", charge))
+
+    @writing
+    async def record_tool_intent(self, connection: AsyncConnection, fence: Fence, tool_use_id: str) -> bool:
+        """Whether this attempt is the first that is about to run the call. Raises FenceLost."""
+        row = {"run_id": fence.run_id, "tool_use_id": tool_use_id, "at": self._clock()}
+        await hold(connection, fence)
+        return await add_once(connection, tool_intents, row)
+
+    @reading
+    async def outcome(self, connection: AsyncConnection, run_id: str, leg: int, reader: Reader) -> LegOutcome | None:
+        """The committed outcome of a leg."""
+        joined = select(outcomes.c.body, runs.c.proof).join(runs, runs.c.run_id == outcomes.c.run_id)
+        committed = joined.where(*_own(run_id, reader), outcomes.c.leg == leg)
+        found = await bodies(connection, committed)
+        return _OUTCOME.validate_json(found[0]) if found else None
+
+    @writing
+    async def commit_outcome(self, connection: AsyncConnection, fence: Fence, leg: int, outcome: LegOutcome) -> None:
+        """The leg is over. The same leg twice: the first outcome stays. Raises FenceLost."""
+        body = bound(outcome.model_dump_json(), fence.run_id, leg)
+        row = {"leg": leg, "body": body, **self._stamp(fence)}
+        await hold(connection, fence)
+        if await add_once(connection, outcomes, row):
+            self._tell(connection, fence.run_id, Happening(kind="left", reference=str(leg), detail=outcome.type))
+
+    @writing
+    async def commit_compaction(
+        self,
+        connection: AsyncConnection,
+        fence: Fence,
+        version: int,
+        record: Record,
+        passages: Sequence[Passage],
+        charge: Charge | None,
+    ) -> None:
+        """Record, passages and charge in one transaction. The same record id twice changes nothing.
+
+        Raises FenceLost, VersionConflict.
+        """
+        await hold(connection, fence)
+        if await self._recorded(connection, fence, version, record):
+            await add_passages(connection, passages)
+            if charge is not None and await add_charge(connection, fence.run_id, charge):
+                self._tell(connection, fence.run_id, charged("charged", charge))
+
+    @writing
+    async def commit_rewind(self, connection: AsyncConnection, fence: Fence, version: int, rewind: Rewind) -> None:
+        """The record, and what goes with it, in one transaction. Raises as `commit_compaction` does."""
+        await hold(connection, fence)
+        if await self._recorded(connection, fence, version, rewind.record):
+            await take_work_back(connection, fence.run_id, rewind)
+            await take_passages_back(connection, fence.run_id, rewind.gone, self._clock())
+
+    async def _recorded(self, connection: AsyncConnection, fence: Fence, version: int, record: Record) -> bool:
+        """Whether the record is new. The same id twice changes nothing."""
+        if await _is_recorded(connection, fence.run_id, record.id):
+            return False
+        body = bound(record.model_dump_json(), fence.run_id, version + 1)
+        row = {"version": version + 1, "record_id": record.id, "body": body, **self._stamp(fence)}
+        await advance(connection, fence, version)
+        await connection.execute(insert(compactions).values(row))
+        if (happened := recorded(record)) is not None:
+            self._tell(connection, fence.run_id, happened)
+        return True
+
+    async def _append(self, connection: AsyncConnection, fence: Fence, version: int, message: Message) -> None:
+        body = bound(message.model_dump_json(), fence.run_id, version + 1)
+        row = {"version": version + 1, "message_id": message.id, "body": body}
+        await advance(connection, fence, version)
+        try:
+            await connection.execute(insert(messages).values({**row, **self._stamp(fence)}))
+        except IntegrityError as error:
+            raise StoreError(f"agent run {fence.run_id} has another message with the id {message.id}") from error
+
+    def _stamp(self, fence: Fence) -> Mapping[str, object]:
+        return {"run_id": fence.run_id, "committed_at": self._clock()}
+
+
+def _own(run_id: str, reader: Reader) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return runs.c.run_id == run_id, owned(runs, reader)
+
+
+async def _bodies(connection: AsyncConnection, table: Table, run_id: str) -> Sequence[_Committed]:
+    ordered = select(table.c.version, table.c.body).where(table.c.run_id == run_id).order_by(table.c.version)
+    return [_Committed(*row) for row in await connection.execute(ordered)]
+
+
+async def _is_recorded(connection: AsyncConnection, run_id: str, record_id: str) -> bool:
+    found = select(compactions.c.version).where(compactions.c.run_id == run_id, compactions.c.record_id == record_id)
+    return (await connection.execute(found)).scalar_one_or_none() is not None
+
+
+async def add_intent(connection: AsyncConnection, run_id: str, intent: Intent) -> None:
+    """One row more for the intent's key."""
+    row = {
+        "run_id": run_id,
+        "key": intent.key,
+        "model": intent.model,
+        "worst_case": intent.worst_case.tokens,
+        "worst_case_micro_usd": intent.worst_case.micro_usd,
+        "at": intent.at,
+    }
+    await connection.execute(insert(intents).values(row))
+
+
+async def drop_newest_intent(connection: AsyncConnection, run_id: str, key: str) -> None:
+    """Take the newest intent of the key back, if there is one."""
+    await connection.execute(delete(intents).where(intents.c.ordinal == _newest_intent(run_id, key)))
+
+
+def _newest_intent(run_id: str, key: str) -> ScalarSelect[int]:
+    newest = select(func.max(intents.c.ordinal)).where(intents.c.run_id == run_id, intents.c.key == key)
+    return newest.scalar_subquery()
+
+
+async def add_charge(connection: AsyncConnection, run_id: str, charge: Charge) -> bool:
+    """Count the charge and close one intent of its key. False: the key was charged before, and nothing changed."""
+    row = {
+        "run_id": run_id,
+        "key": charge.key,
+        "kind": charge.kind,
+        "model": charge.model,
+        **charge.usage.model_dump(),
+        "cost_micro_usd": charge.cost_micro_usd,
+        "at": charge.at,
+        "answered_by": charge.answered_by,
+        "stop": charge.stop,
+        "dropped_thinking": charge.dropped_thinking,
+        "cache_miss": charge.cache_miss,
+    }
+    if not await add_once(connection, charges, row):
+        return False
+    await drop_newest_intent(connection, run_id, charge.key)
+    return True
+
+
+async def totals(connection: AsyncConnection, run_id: str) -> RunTotals:
+    """All charges and open intents of the run, added up."""
+    mine = charges.c.run_id == run_id
+    summed = select(
+        *(added_up(charges.c[kind]).label(kind) for kind in Usage.model_fields),
+        added_up(charges.c.cost_micro_usd).label("cost"),
+        func.count().label("charges"),
+        func.count(charges.c.cost_micro_usd).label("priced"),
+        func.count().filter(charges.c.kind == "turn").label("turns"),
+        _open(intents.c.worst_case, run_id).label("possibly_billed"),
+        _open(intents.c.worst_case_micro_usd, run_id).label("possibly_billed_micro_usd"),
+        _last_prompt(run_id).label("last_prompt"),
+    ).where(mine)
+    row = (await connection.execute(summed)).one()
+    return RunTotals(
+        usage=Usage.model_validate({kind: getattr(row, kind) for kind in Usage.model_fields}),
+        turns=row.turns,
+        possibly_billed=row.possibly_billed,
+        possibly_billed_micro_usd=row.possibly_billed_micro_usd,
+        last_prompt=row.last_prompt or 0,
+        cost_micro_usd=row.cost if row.priced == row.charges else None,
+    )
+
+
+async def spent(connection: AsyncConnection, run_id: str) -> RunTotals:
+    """The totals without the newest intent, as long as its key has no charge: its answer may still come. An older one
+    will have none any more.
+    """
+    known = await totals(connection, run_id)
+    newest = select(intents).where(intents.c.run_id == run_id).order_by(intents.c.ordinal.desc()).limit(1)
+    open_call = (await connection.execute(newest)).one_or_none()
+    if open_call is None:
+        return known
+    charged = select(charges.c.ordinal).where(charges.c.run_id == run_id, charges.c.key == open_call.key)
+    if (await connection.execute(charged)).first() is not None:
+        return known
+    return known.replace(
+        possibly_billed=known.possibly_billed - open_call.worst_case,
+        possibly_billed_micro_usd=known.possibly_billed_micro_usd - open_call.worst_case_micro_usd,
+    )
+
+
+def _open(worst_case: ColumnElement[int], run_id: str) -> ScalarSelect[int]:
+    return select(added_up(worst_case)).where(intents.c.run_id == run_id).scalar_subquery()
+
+
+def _last_prompt(run_id: str) -> ScalarSelect[int]:
+    turns = charges.alias()
+    reported = turns.c.input + turns.c.cache_write + turns.c.cache_read
+    prompt = case((turns.c.estimated > 0, 0), else_=reported)  # a bound would teach estimates nothing
+    newest = select(prompt).where(turns.c.run_id == run_id, turns.c.kind == "turn").order_by(turns.c.ordinal.desc())
+    return newest.limit(1).scalar_subquery()

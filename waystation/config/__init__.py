@@ -1,0 +1,1 @@
+"""Configuration: settings, presets, and the numbers a task runs by."""

@@ -1,0 +1,178 @@
+"""Presets: numbers for kinds of work under one name; and what holds where request, preset and settings all speak.
+
+Profiles: when the context of a model counts as full, and what writes its summaries, by the model's name.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Final, NamedTuple
+
+from pydantic import Field
+
+from waystation.budgets.budget import Mode
+from waystation.context.policy import PRIMERS, RECENTS, Strategy
+from waystation.kernel.amount import Limit
+from waystation.kernel.value import Value
+from waystation.models.profiles import CONDENSE_MODEL, plain_name
+from waystation.tasks.task import Preset
+
+REQUEST = "request"
+"""The name of the source that is what the person who submits has just written."""
+DEFAULT_BUDGET = Limit(tokens=600_000)
+DEFAULT_PRICED_BUDGET = Limit(micro_usd=10_000_000)
+"""Where every model has a known price: cache reads, most of what a long conversation sends, cost money and no tokens.
+
+50 documents of 8,000 tokens, written to the cache at $5 a million and read again in 200 turns of 60,000 at $0.20, with
+200,000 tokens of replies at $20, come to about $8.40.
+"""
+DEFAULT_AGENT_BUDGET = Limit(tokens=100_000)
+TRIGGER_PERCENT = 75
+
+
+class Wishes(Value):
+    """What one source wants of a task. None: it says nothing."""
+
+    budget: Limit | None = None
+    agent_budget: Limit | None = None
+    window: int | None = None
+    mode: Mode | None = None
+    trigger_percent: int | None = None
+    strategy: Strategy | None = None
+    primers: int | None = None
+    recents: int | None = None
+    keep_last: int | None = None
+    condense_model: str | None = None
+    messages: int | None = None
+    history: int | None = None
+
+
+class Choices(Value):
+    """What holds."""
+
+    budget: Limit = DEFAULT_BUDGET
+    agent_budget: Limit = DEFAULT_AGENT_BUDGET
+    window: int | None = None
+    """Tokens; None: as large as the model and the cap allow."""
+    mode: Mode = Mode.APPROVAL
+    trigger_percent: int = TRIGGER_PERCENT
+    """Share of the window from which on a context is full."""
+    strategy: Strategy = "ends"
+    primers: int = PRIMERS
+    recents: int = RECENTS
+    keep_last: int | None = None
+    """See `Policy.keep_last`."""
+    condense_model: str = CONDENSE_MODEL
+    messages: int | None = None
+    """A view of more messages is full, too."""
+    history: int | None = None
+    """Most messages that an agent's conversation has in all."""
+    origins: dict[str, str] = {}
+    """By field: the name of the source that spoke. What nobody spoke of is not in it."""
+
+
+class Source(NamedTuple):
+    """Somebody's wishes, under the name that people know it by."""
+
+    name: str
+    wishes: Wishes
+
+
+PRESETS = {
+    Preset.QA: Wishes(messages=30, window=25_000, primers=2, recents=10),
+    # Long looks at details take more of the budget than the usual share.
+    Preset.DEBUGGING: Wishes(
+        messages=100, window=75_000, primers=5, recents=30, trigger_percent=85, agent_budget=Limit(tokens=150_000)
+    ),
+    Preset.LONG: Wishes(messages=75, budget=Limit(tokens=300_000), primers=PRIMERS, recents=RECENTS, history=1_000),
+}
+"""What stays after a compaction, `primers` and `recents`, is far less than `messages`, lest one follows another."""
+
+
+def choose(sources: Iterable[Source]) -> Choices:
+    """For each field the word of the first source that says something; the default where none does."""
+    said: dict[str, object] = {}
+    origins: dict[str, str] = {}
+    for source in sources:
+        for field, wish in source.wishes:
+            if wish is not None and field not in said:
+                said[field] = wish
+                origins[field] = source.name
+    if "strategy" not in said and said.keys() & {"primers", "recents"}:
+        said["strategy"] = "window"  # whose numbers these are
+    return Choices.model_validate({**said, "origins": origins})
+
+
+ITSELF: Final = "itself"
+"""As the condensing model: the one that works."""
+INHERITED: Final = -1
+"""As a threshold: the default's."""
+LEAST_THRESHOLD, MOST_THRESHOLD = 5, 100
+
+
+class Profile(Value):
+    """What holds for models of a kind, unless somebody says otherwise. None: the profile says nothing."""
+
+    threshold: object = None
+    """Percent of the window from which on a context is full: 5 to 100, or -1 for the default. Of anything else a
+    person is told, and the default holds.
+    """
+    keep: Annotated[int, Field(ge=0)] | None = None
+    """Messages at the end that outlive a compaction under `ends`."""
+    condense_model: str | None = None
+    """What writes the summaries; `itself` for the model at work."""
+
+    @property
+    def percent(self) -> int | None:
+        """The threshold, where it is one."""
+        value = self.threshold
+        if isinstance(value, int) and not isinstance(value, bool) and LEAST_THRESHOLD <= value <= MOST_THRESHOLD:
+            return value
+        return None
+
+    @property
+    def fault(self) -> str | None:
+        """What is wrong with the threshold."""
+        if self.percent is not None or self.threshold is None or self.threshold == INHERITED:
+            return None
+        said = str(self.threshold)[:40]
+        return (
+            f"threshold {said} is neither a whole number from {LEAST_THRESHOLD} to {MOST_THRESHOLD} "
+            f"nor {INHERITED}: the default, {TRIGGER_PERCENT}, takes its place"
+        )
+
+
+PROFILES: Mapping[str, Profile] = {
+    "opus": Profile(threshold=80, keep=5, condense_model=ITSELF),
+    "sonnet": Profile(threshold=75, keep=3, condense_model=CONDENSE_MODEL),
+    "haiku": Profile(threshold=60, keep=3, condense_model=ITSELF),
+}
+"""By a part of the model's name."""
+
+
+def profile_of(model: str, own: Mapping[str, Profile]) -> tuple[str, Profile] | None:
+    """The profile of a model and its name; None where there is none.
+
+    A profile's name is a part of the model's name. Where several fit, the longer name beats the shorter, and a profile
+    of one's own beats the built-in one, field by field.
+    """
+    fitting = [(name, profile) for name, profile in _by_strength(own) if name in plain_name(model)]
+    if not fitting:
+        return None
+    said = {field: value for _, profile in fitting for field, value in profile if value is not None}
+    return fitting[-1][0], Profile.model_validate(said)
+
+
+def _by_strength(own: Mapping[str, Profile]) -> Iterator[tuple[str, Profile]]:
+    """The weakest first."""
+    for name in sorted({*PROFILES, *own}, key=lambda name: (len(name), name)):
+        for profiles in (PROFILES, own):
+            if name in profiles:
+                yield name, profiles[name]
+
+
+def wishes_of(profile: Profile, model: str, *, keeps_ends: bool) -> Wishes:
+    """What the profile wants of a task whose agents work with this model. `keeps_ends`: compactions keep a few of the
+    last messages.
+    """
+    writer = model if profile.condense_model == ITSELF else profile.condense_model
+    keep = profile.keep if keeps_ends else None
+    return Wishes(trigger_percent=profile.percent, keep_last=keep, condense_model=writer)

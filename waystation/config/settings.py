@@ -1,0 +1,491 @@
+"""Every setting of Waystation, read once from the environment and the config file by the entry points.
+
+How Temporal is reached is not here: the standard `TEMPORAL_*` variables and profiles say that.
+
+What is wrong with settings, in the words of the person who gave them.
+
+Settings of the key, and of what is encrypted with it.
+
+Where spans go: OpenTelemetry's own variables say that, and are only looked at here.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, ClassVar, NamedTuple, get_origin
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, AliasChoices, Field, HttpUrl, SecretStr, StringConstraints, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from waystation.budgets.budget import Mode
+from waystation.config.models import LONGEST_SILENCE, ModelSettings
+from waystation.config.presets import DEFAULT_AGENT_BUDGET, DEFAULT_BUDGET, TRIGGER_PERCENT
+from waystation.config.sections import (
+    AccessSettings,
+    AgentSettings,
+    AssistantSettings,
+    ContextSettings,
+    EmbedderSettings,
+    MemorySettings,
+    PrivacySettings,
+)
+from waystation.config.values import (
+    CONFIG_NAME,
+    LEVEL,
+    PREFIX,
+    PageAddress,
+    SecretAddress,
+    WrittenBudget,
+    WrittenTokens,
+    read_config,
+    trace_faults,
+    variable_of,
+    variables_of,
+)
+from waystation.context.policy import PRIMERS, RECENTS
+from waystation.kernel.errors import BadInput
+from waystation.kernel.roles import step_roles
+from waystation.kernel.value import Replace, malformed
+from waystation.models.endpoints import PROVIDER_KEY
+from waystation.models.profiles import located
+from waystation.tasks.task import LARGEST_WINDOW, SMALLEST_WINDOW, Preset
+
+
+class KeySettings(BaseSettings):
+    """Read together with all others: see `waystation.config.settings.Settings`."""
+
+    key: SecretStr | None = Field(
+        default=None,
+        description="The key behind placeholders and encryption, 32 bytes in hex; by default a file in the home "
+        "folder. Workers that share a store share it.",
+    )
+    previous_keys: SecretStr | None = Field(
+        default=None,
+        description="Keys that were used before, in hex with commas between, the newest first: what they encrypted "
+        "stays readable, and placeholders are those of the last of them.",
+    )
+    encrypt_payloads: bool | None = Field(
+        default=None,
+        description="Encrypt what Temporal keeps: payloads, failures, summaries. Not given: where WAYSTATION_KEY is "
+        "set. The same for all workers and clients of a namespace (docs/codec.md).",
+    )
+    encrypt_at_rest: bool | None = Field(
+        default=None,
+        description="Encrypt texts in the store: questions, documents, transcripts, notes, reports. Not given: where "
+        "WAYSTATION_KEY is set. What was written before stays as it is.",
+    )
+    codec_token: SecretStr | None = Field(
+        default=None,
+        description="Token that `waystation codec-server` asks for, as Authorization: Bearer; without it its address "
+        "has a secret path.",
+    )
+
+    @property
+    def encrypts_payloads(self) -> bool:
+        """Whether payloads are encrypted. The key that is made on first use does not mean it: whoever can read the
+        server's file on this machine can read that key, too.
+        """
+        return self.key is not None if self.encrypt_payloads is None else self.encrypt_payloads
+
+    @property
+    def encrypts_at_rest(self) -> bool:
+        """Whether the store's texts are encrypted, by the same rule: a lost key then loses them."""
+        return self.key is not None if self.encrypt_at_rest is None else self.encrypt_at_rest
+
+
+HOME = Path("~/.waystation")
+
+DRIVERS = {"postgres": "postgresql+asyncpg", "postgresql": "postgresql+asyncpg", "sqlite": "sqlite+aiosqlite"}
+"""Teams have one URL for programs in many languages, and it names another driver or none."""
+
+
+def _absolute(path: Path) -> Path:
+    return path.expanduser().absolute()
+
+
+class Settings(
+    AccessSettings,
+    AgentSettings,
+    AssistantSettings,
+    ContextSettings,
+    EmbedderSettings,
+    KeySettings,
+    MemorySettings,
+    ModelSettings,
+    PrivacySettings,
+):
+    """Read from `WAYSTATION_<NAME>`, then from the config file under `<name>`; what is given in code beats both.
+
+    Raises ValidationError (`sentence` says it for people), and BadInput for a file that cannot be used at all.
+    """
+
+    replace: ClassVar[Replace] = Replace()
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        frozen=True,
+        env_ignore_empty=True,
+        env_nested_delimiter=LEVEL,
+        populate_by_name=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+    )
+
+    home: Annotated[Path, AfterValidator(_absolute)] = Field(
+        default=HOME, description="Folder of everything that is kept: store, memory, reports, logs."
+    )
+    config: Path | None = Field(
+        default=None, description="TOML file with settings, by their names; by default config.toml in the home folder."
+    )
+    tenant: str = Field(
+        default="local",
+        min_length=1,
+        max_length=200,
+        description="The team that owns the sessions; nothing crosses from one tenant to another.",
+    )
+    store_url: Annotated[str, StringConstraints(strip_whitespace=True)] | None = Field(
+        default=None,
+        validation_alias=AliasChoices("WAYSTATION_STORE_URL", "DATABASE_URL"),
+        repr=False,
+        description="URL of the store's database, postgresql://… or sqlite:///…; by default an SQLite file in the home "
+        "folder.",
+    )
+    budget: WrittenBudget = Field(
+        default=DEFAULT_BUDGET,
+        description="Budget of a task: 600k fresh tokens, $2.00, or 600k+$2.00; by default $10.00 where all its "
+        "models have known prices, else 600k.",
+    )
+    agent_budget: WrittenBudget = Field(
+        default=DEFAULT_AGENT_BUDGET,
+        description="What an agent starts with at most; of a budget in dollars a sixth, unless it is said here.",
+    )
+    mode: Mode = Field(default=Mode.APPROVAL, description="What happens when money runs out: hard, soft or approval.")
+    preset: Preset | None = Field(
+        default=None, description="Numbers for a kind of work: qa, debugging or long. They beat the settings here."
+    )
+    window: WrittenTokens = Field(
+        default=None,
+        ge=SMALLEST_WINDOW,
+        le=LARGEST_WINDOW,
+        description="Working window of each agent in tokens, like 50k; by default the model's, up to the cap.",
+    )
+    trigger_percent: int = Field(
+        default=TRIGGER_PERCENT, ge=50, le=99, description="Share of the window from which on a context is full."
+    )
+    primers: int = Field(
+        default=PRIMERS,
+        ge=0,
+        le=100,
+        description="At most so many of the first messages outlive a compaction by window.",
+    )
+    recents: int = Field(
+        default=RECENTS,
+        ge=1,
+        le=1_000,
+        description="At most so many of the last messages outlive a compaction by window.",
+    )
+    prices: Path | None = Field(
+        default=None, description="TOML file with prices of your own, for models that it names (docs/budgets.md)."
+    )
+    backpressure: bool = Field(default=True, description="Slow calls down when a budget is nearly spent.")
+    window_cap: int = Field(
+        default=200_000, ge=2_000, description="Largest working window in tokens, whatever the model could take."
+    )
+    installation: str = Field(
+        default="",
+        pattern="^([a-z][a-z0-9-]{0,30})?$",
+        description="Where several installations share a Temporal namespace, the name of this one, like acme: its task "
+        "queues, workflow ids and schedule ids begin with acme and a dot.",
+    )
+    temporal_ui: str | None = Field(
+        default=None, description="Address of the Temporal UI, where it is not the one that `waystation dev` started."
+    )
+    webhook: SecretAddress = Field(
+        default=None, description="Where budget requests and ended tasks are told of, like a Slack incoming webhook."
+    )
+    notify: SecretStr | None = Field(
+        default=None, description="The same by e-mail, chat or push: addresses of Apprise's, with spaces between them."
+    )
+    page: PageAddress = Field(
+        default=None, description="Where people open `waystation serve`: notices lead there, else to the Temporal UI."
+    )
+
+    metrics_address: str | None = Field(
+        default=None, description="Host and port where a worker serves Prometheus metrics, like 0.0.0.0:9464."
+    )
+    health_address: str | None = Field(
+        default=None, description="Host and port where a worker answers /livez and /readyz, like 0.0.0.0:8090."
+    )
+
+    queues: str = Field(
+        default="",
+        description="Queues that a worker serves: workflows, agents, context, with commas between; by default all. "
+        "Fewer than all need QDRANT_URL.",
+    )
+    agents_at_once: int = Field(default=32, ge=1, description="Legs and plans that a worker carries out at once.")
+    contexts_at_once: int = Field(default=4, ge=1, description="Compactions that a worker carries out at once.")
+    stop_grace: float | None = Field(
+        default=None,
+        ge=0,
+        le=LONGEST_SILENCE,
+        description="Seconds that a stopping worker waits for calls in flight, which are paid also when they are given "
+        "up; by default as long as a model may be silent. `dev` and `up` wait 20 seconds.",
+    )
+    target_memory: float | None = Field(
+        default=None, gt=0, le=1, description="Share of memory from which on a worker takes on no more; 0.8 is sound."
+    )
+    target_cpu: float | None = Field(
+        default=None, gt=0, le=1, description="Share of the processors from which on a worker takes on no more."
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Code, environment, config file, the strongest first."""
+        given = {**env_settings(), **init_settings()}
+        must_exist = given.get("config") is not None
+        written = read_config(_config_path(given), settings_cls.model_fields, must_exist=must_exist)
+        return (
+            init_settings,
+            env_settings,
+            dotenv_settings,
+            file_secret_settings,
+            InitSettingsSource(settings_cls, written),
+        )
+
+    @property
+    def database_url(self) -> str:
+        """SQLAlchemy URL of the store, with the driver that is installed whichever the given URL names."""
+        url = self.store_url or f"sqlite:///{self.home / 'waystation.db'}"
+        scheme, separator, place = url.partition("://")
+        return DRIVERS.get(scheme.partition("+")[0], scheme) + separator + place
+
+    @property
+    def worker_grace(self) -> timedelta:
+        """How long a stopping worker waits for calls in flight: whether a task thinks is not known here."""
+        longest = max(self.model_patience, self.model_patience_thinking)
+        return timedelta(seconds=longest if self.stop_grace is None else self.stop_grace)
+
+    @property
+    def tells(self) -> bool:
+        """Whether notices are sent."""
+        return bool(self.told_by)
+
+    @property
+    def told_by(self) -> str:
+        """How notices are sent, without what is secret of it; empty where nobody is told."""
+        webhook = [f"a webhook at {HttpUrl(self.webhook.get_secret_value()).host}"] if self.webhook is not None else []
+        addresses = self.notify.get_secret_value().split() if self.notify is not None else []
+        ways = [*webhook, *(address.partition("://")[0] for address in addresses if "://" in address)]
+        return f"by {', '.join(ways)}, on workers that have it too" if ways else ""
+
+    @property
+    def memory_folder(self) -> Path:
+        """Where embedded Qdrant keeps its points."""
+        return self.home / "memory"
+
+    @property
+    def reports_folder(self) -> Path:
+        """Where finished reports are written as Markdown."""
+        return self.home / "reports"
+
+    @property
+    def logs_folder(self) -> Path:
+        """Where the dev server and detached workers log."""
+        return self.home / "logs"
+
+    @property
+    def key_file(self) -> Path:
+        """The key behind the placeholders of redacted text."""
+        return self.home / "key"
+
+    @property
+    def prefix(self) -> str:
+        """What the names of this installation begin with on the Temporal server."""
+        return f"{self.installation}." if self.installation else ""
+
+    @property
+    def run_file(self) -> Path:
+        """What runs on this machine now: addresses and process ids."""
+        return self.home / "run.json"
+
+    @property
+    def used_endpoints(self) -> frozenset[str]:
+        """The named endpoints of the models that these settings choose, and of those that may take their places."""
+        if self.uses_offline_model:
+            return frozenset()
+        names = {self.planner, self.reviewer}
+        for role in step_roles():
+            names |= {self.working(role).model, self.condenser(role, self.condense_model)}
+        others = {other for name in names for other in self.places.fallbacks(name)}
+        return frozenset(filter(None, (located(name).endpoint for name in names | others)))
+
+    def missing_key(self, model: str) -> str:
+        """The variable with the key that a model's endpoint needs, where it is not set; else empty."""
+        place = located(model).endpoint
+        if not place:
+            return "" if self.anthropic_api_key is not None else PROVIDER_KEY
+        variable = self.named_endpoints[place].needed_key if place in self.named_endpoints else ""
+        return "" if os.environ.get(variable) else variable
+
+    @property
+    def temporal_database(self) -> Path:
+        """SQLite file of the dev server."""
+        return self.home / "temporal.db"
+
+
+def _config_path(given: Mapping[str, object]) -> Path:
+    """Where the config file lies, by what is given of `config` and `home`."""
+    return _absolute(Path(str(given.get("config") or Path(str(given.get("home") or HOME)) / CONFIG_NAME)))
+
+
+def variable_given(name: str) -> str | None:
+    """The environment variable that gives this setting now, or of a table a first one; None where none does.
+
+    `name`: may be the path of one value of a table, like `roles.writing.model`.
+    """
+    given, (first, *inner) = _environment(), name.split(".")
+    field = Settings.model_fields.get(first)
+    whole = variables_of(first, field) if field is not None else ()
+    parts = [variable for variable in given if variable.startswith(variable_of(name) + LEVEL)]
+    meant = ((variable_of(name),) if inner else ()) + (*whole, *sorted(parts))
+    return next((variable for variable in meant if variable in given), None)
+
+
+def unknown_variables() -> tuple[str, ...]:
+    """Sentences on what the environment gives under our prefix although no setting has that name, never its value."""
+    variables = (name for field in Settings.model_fields.items() for name in variables_of(*field))
+    known = {name.removeprefix(PREFIX) for name in variables if name.startswith(PREFIX)}
+    tables = tuple(name.upper() + LEVEL for name, field in Settings.model_fields.items() if _is_table(field))
+    given = {name.removeprefix(PREFIX) for name in _environment() if name.startswith(PREFIX)}
+    given = {name for name in given if not name.startswith(tables)}
+    close = {name: get_close_matches(name, known, n=1) for name in sorted(given - known)}
+    return tuple(
+        f"{PREFIX}{name} is no setting, and does nothing" + (f": did you mean {PREFIX}{meant[0]}?" if meant else ".")
+        for name, meant in close.items()
+    )
+
+
+def _is_table(field: FieldInfo) -> bool:
+    return get_origin(field.annotation) is dict
+
+
+def config_file_given() -> Path:
+    """The config file that the environment means."""
+    given = _environment()
+    return _config_path({"config": given.get("WAYSTATION_CONFIG"), "home": given.get("WAYSTATION_HOME")})
+
+
+def _environment() -> dict[str, str]:
+    """What it gives, as the settings read it: names in any case, empty values not at all."""
+    return {name.upper(): value for name, value in os.environ.items() if value}
+
+
+class TraceTarget(NamedTuple):
+    """Where spans go, by OpenTelemetry's own variables."""
+
+    place: str
+    """Scheme, host and port."""
+    said: bool
+    """Whether what was said goes with them, redacted."""
+
+
+SAID = frozenset({"true", "1", "span_only", "span_and_event"})
+"""Values of the variable that asks for it, in small letters."""
+
+
+def trace_target() -> TraceTarget | None:
+    """None: spans are not asked for, as long as no variable names an exporter or an endpoint.
+
+    Raises BadInput for an exporter, a protocol or an address by which nothing can be sent, and for what would end the
+    SDK or be passed over by it.
+    """
+    given = _environment()
+    own, all_signals = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"
+    by = own if given.get(own) else all_signals
+    endpoint = given.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or given.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+    exporter = given.get("OTEL_TRACES_EXPORTER", "otlp" if endpoint else "none").strip().lower()
+    if exporter == "none" or given.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return None
+    if exporter != "otlp":
+        raise BadInput("OTEL_TRACES_EXPORTER: spans are sent by `otlp`, or not at all by `none`")
+    if given.get(by, "").strip().lower() not in {"", "http/protobuf"}:
+        others = "" if by == own else f"; {own} says so for them, and leaves other programs their own"
+        raise BadInput(f"{by}: spans are sent by `http/protobuf` alone{others}")
+    if fault := next(trace_faults(given), ""):
+        raise BadInput(fault)
+    said = given.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "").strip().lower()
+    return TraceTarget(_shown(endpoint or "http://localhost:4318"), said=said in SAID)
+
+
+def _shown(endpoint: str) -> str:
+    """Its scheme, host and port: a path or a password may be a secret. Raises BadInput."""
+    try:
+        parts = urlsplit(endpoint.strip())
+        port = "" if parts.port is None else f":{parts.port}"
+    except ValueError:
+        parts, port = urlsplit(""), ""
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise BadInput("OTEL_EXPORTER_OTLP_ENDPOINT: it is no http or https address, like http://localhost:4318")
+    return f"{parts.scheme}://{parts.hostname}{port}"
+
+
+def setting_faults(error: ValidationError) -> str:
+    """What is wrong with the settings: each by where it was given, with what is allowed."""
+    sentences: list[str] = []
+    for fault in malformed(error):
+        first, *inner = map(str, fault.place)
+        name = _name_of(first)
+        if name == "endpoints":  # the kind of table comes behind its name, and nobody wrote it
+            del inner[1:2]
+        field = Settings.model_fields.get(name)
+        allowed = "there is no such setting" if field is None else _range(field)
+        cause = "; ".join(filter(None, (allowed, fault.words if fault.ours or not allowed else "")))
+        sentences.append(f"{_place_of(name, inner)}: {cause}")
+    return "; ".join(sentences)
+
+
+def _place_of(name: str, inner: Sequence[str]) -> str:
+    """Where a setting, or what stands at `inner` in it, was given."""
+    path = ".".join([name, *(part for part in inner if part != KEY_ITSELF)])
+    variable = variable_given(path)
+    if variable is None:
+        return f"{path} in {config_file_given()}"
+    of_table = _is_table(Settings.model_fields[name]) and inner and not variable.startswith(variable_of(path))
+    return f"{path} in {variable}" if of_table else variable
+
+
+KEY_ITSELF = "[key]"
+"""In Pydantic's places of errors: the key of a table is wrong, not what it names."""
+
+
+def _name_of(place: str) -> str:
+    """The setting's name, by which or by whose variable an error names it."""
+    fields = Settings.model_fields.items()
+    return next((name for name, field in fields if place in variables_of(name, field)), place)
+
+
+def _range(field: FieldInfo) -> str:
+    """What a number may be; empty where it has no bounds."""
+    bounds = {
+        kind: getattr(mark, kind) for mark in field.metadata for kind in ("ge", "gt", "le") if hasattr(mark, kind)
+    }
+    words = {"ge": "{:,} or more", "gt": "more than {:,}", "le": "at most {:,}"}
+    if {"ge", "le"} <= bounds.keys():
+        return f"from {bounds['ge']:,} to {bounds['le']:,}"
+    return " and ".join(words[kind].format(bound) for kind, bound in bounds.items())

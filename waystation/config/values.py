@@ -1,0 +1,410 @@
+"""Settings as people write them: text of the environment or the config file, and what it is read as.
+
+The config file: TOML with settings under their lower-case names, and nothing that is secret.
+"""
+
+import json
+import os
+import re
+import shlex
+import socket
+import tomllib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BeforeValidator,
+    Discriminator,
+    HttpUrl,
+    JsonValue,
+    SecretStr,
+    Tag,
+    ValidationError,
+)
+from pydantic.fields import FieldInfo
+from pydantic_settings import NoDecode
+
+from waystation.kernel.amount import WRITTEN, Limit, read_limit, read_tokens
+from waystation.kernel.errors import BadInput
+from waystation.kernel.files import private_file, private_folder
+from waystation.kernel.patterns import proven
+from waystation.models.endpoints import Capabilities, Endpoints, NamedEndpoint, base_url
+from waystation.models.profiles import AT, LEAST_THINKING, Effort, ThinkingSetting, located
+from waystation.tasks.task import TaskBudget
+
+ADDRESS = proven(r"https?://([^/?#@\s]*@)?[^/?#@:\s]", re.IGNORECASE)
+"""Up to the first sign of the host."""
+_HOST_AND_PORT = proven(r"\A(?:\[(?P<bracketed>[^\[\]]++)\]|(?P<plain>[^\[\]:]++)):(?P<port>\d{1,5})")
+
+
+def _read_limit(written: object) -> object:
+    match written:
+        case str():
+            return read_limit(written)
+        case bool() | float() | list() | dict():
+            raise ValueError(f"write {WRITTEN}")
+        case int():
+            return Limit(tokens=written)
+        case _:
+            return written
+
+
+def _read_tokens(written: object) -> object:
+    return read_tokens(written) if isinstance(written, str) else written
+
+
+def _read_thinking(written: object) -> object:
+    if written in ("adaptive", "off", "default"):
+        return written
+    try:
+        tokens = _read_tokens(written)
+    except ValueError:
+        tokens = None
+    if isinstance(tokens, int) and tokens >= LEAST_THINKING:
+        return tokens
+    raise ValueError(f"adaptive, off, default, or {LEAST_THINKING:,} tokens or more, like 4k")
+
+
+def _read_address(written: SecretStr | None) -> SecretStr | None:
+    """Refused without being shown: who knows a webhook's path may post to it."""
+    if written is None:
+        return None
+    if (address := _web_address(written.get_secret_value())) is None:
+        raise ValueError(
+            "it must be an http or https address with a host and without spaces, like that of a Slack incoming "
+            "webhook; what was given is not shown, since it may hold a secret"
+        )
+    return SecretStr(address)
+
+
+def _read_page(written: str | None) -> str | None:
+    """Without the slash at its end."""
+    if written is None:
+        return None
+    if (address := _web_address(written)) is None:
+        raise ValueError("it must be an http or https address with its host, like https://waystation.example.org")
+    return address.rstrip("/")
+
+
+def _read_hook(written: str | None) -> str | None:
+    """Refused without being shown, too: an argument is as good a place for a secret as an address."""
+    if written is None:
+        return None
+    if (read := _web_address(written) if is_address(written) else _command_line(written)) is None:
+        raise ValueError(
+            "it must be a command line with its quotes closed, or an http or https address with its host; what was "
+            "given is not shown, since it may hold a secret"
+        )
+    return read
+
+
+def shared(name: str) -> AliasChoices:
+    """A setting that other tools read too, under their name or under ours."""
+    return AliasChoices(name, f"WAYSTATION_{name}")
+
+
+def is_address(hook: str) -> bool:
+    """Whether a hook is an address, and not a command line."""
+    return "://" in next(iter(hook.split()), "")
+
+
+def _web_address(text: str) -> str | None:
+    address = text.strip()
+    # The library takes the path for the host where there is none, and encodes what it should not.
+    if not ADDRESS.match(address) or len(address.split()) != 1:
+        return None
+    try:
+        return str(HttpUrl(address))
+    except ValidationError:
+        return None
+
+
+def _read_base_url(written: str | None) -> str | None:
+    """The address that `/v1/messages` is put behind."""
+    return None if written is None else base_url(written)
+
+
+class Listener(NamedTuple):
+    """Where to listen."""
+
+    host: str
+    """An IP address."""
+    port: int
+
+
+def address_of(setting: str, text: str) -> Listener:
+    """Read `127.0.0.1:9464`, `localhost:9464` or `[::1]:9464`. Raises BadInput, which names the setting."""
+    found = _HOST_AND_PORT.fullmatch(text)
+    port = int(found["port"]) if found else 0
+    if found is None or not 0 < port < 65_536:
+        raise BadInput(f"{setting} is {text!r}: write it as host:port, like 0.0.0.0:9464")
+    try:
+        resolved = socket.getaddrinfo(found["bracketed"] or found["plain"], port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise BadInput(f"{setting} is {text!r}: its host is not known ({error.strerror})") from error
+    return Listener(str(resolved[0][4][0]), port)
+
+
+def _command_line(text: str) -> str | None:
+    try:
+        return text if shlex.split(text) else None
+    except ValueError:
+        return None
+
+
+def _read_names(written: object) -> object:
+    """Text with commas, as the environment has it, or a list, as the config file may."""
+    return tuple(name for part in written.split(",") if (name := part.strip())) if isinstance(written, str) else written
+
+
+def _read_networks(written: object) -> object:
+    if not isinstance(written, str):
+        return written
+    return tuple(_network(name.strip()) for name in written.split(",") if name.strip())
+
+
+def _network(written: str) -> IPv4Network | IPv6Network:
+    try:
+        return ip_network(written)
+    except ValueError as error:
+        raise ValueError(f"{written!r} is no network: write it like 10.1.0.0/16 or fd00::/8") from error
+
+
+def _read_table(written: object) -> object:
+    """A table of the config file, as JSON in the environment."""
+    try:
+        return json.loads(written) if isinstance(written, str) else written
+    except ValueError as error:
+        raise ValueError("it is no JSON; a table is easier to write in the config file") from error
+
+
+WrittenBudget = Annotated[TaskBudget, NoDecode, BeforeValidator(_read_limit)]
+"""`600k`, `$2.00` or `600k+$2.00`; the environment's text is not JSON."""
+WrittenCap = Annotated[TaskBudget | None, NoDecode, BeforeValidator(_read_limit)]
+"""The same, or none."""
+WrittenTokens = Annotated[int | None, BeforeValidator(_read_tokens)]
+"""`50k`, `1.5M` or a number."""
+WrittenEffort = Literal[Effort, "default"]
+WrittenThinking = Annotated[ThinkingSetting | Literal["default"], BeforeValidator(_read_thinking)]
+"""`adaptive`, `off`, `default`, or tokens as above."""
+WrittenNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_read_names)]
+"""`en,de`, or a list."""
+WrittenPaths = Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_read_names)]
+"""`~/papers,/srv/notes`, or a list."""
+WrittenNetworks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeValidator(_read_networks)]
+"""`10.1.0.0/16,fd00::/8`, or a list."""
+WrittenTable = BeforeValidator(_read_table)
+"""Beside `NoDecode`, for a setting that is a table."""
+WrittenHook = Annotated[str | None, AfterValidator(_read_hook)]
+"""A command line, or an http or https URL, normalised."""
+WrittenBaseUrl = Annotated[str | None, AfterValidator(_read_base_url)]
+"""An http or https address of an endpoint that speaks the Messages protocol."""
+PageAddress = Annotated[str | None, AfterValidator(_read_page)]
+SecretAddress = Annotated[SecretStr | None, AfterValidator(_read_address)]
+"""An http or https URL, normalised."""
+
+
+CONFIG_NAME = "config.toml"
+PREFIX = "WAYSTATION_"
+"""Of the variables of the environment."""
+LEVEL = "__"
+"""In a variable, between the names of a table and of what is in it."""
+NOT_IN_A_FILE = {
+    "home": "it says where the file is found",
+    "config": "it says where the file is found",
+    "store_url": "it may hold a password",
+    "anthropic_api_key": "it is a secret",
+    "qdrant_api_key": "it is a secret",
+    "key": "it is a secret",
+    "previous_keys": "it holds secrets",
+    "codec_token": "it is a secret",
+    "token": "it is a secret",
+    "embedder_key": "it is a secret",
+    "voyage_api_key": "it is a secret",
+    "webhook": "it holds a secret",
+    "notify": "it holds secrets",
+}
+"""Settings that only the environment gives, and why."""
+
+
+def read_config(path: Path, fields: Mapping[str, FieldInfo], *, must_exist: bool) -> dict[str, object]:
+    """What the file says, by the names of settings; nothing where there is no file that has to be there.
+
+    Raises BadInput for a file that cannot be read, and for names that are no settings or only the environment's.
+    Values are never shown: a secret may be among them.
+    """
+    try:
+        written = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        if isinstance(error, FileNotFoundError | NotADirectoryError) and not must_exist:
+            return {}
+        raise BadInput(f"the config file {path} cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BadInput(f"the config file {path} is not TOML: {error}") from error
+    for name in written:
+        if fault := _fault(name, fields):
+            raise BadInput(f"the config file {path} must not give {name}, since {fault}")
+    return written
+
+
+def write_table(path: Path, names: Sequence[str], row: Mapping[str, JsonValue]) -> None:
+    """Put a table of plain values into the file, in the place of an earlier one; all else stays as it is.
+
+    Raises BadInput where the file cannot be used, or has the table in another form.
+    """
+    head = f"[{'.'.join((names[0], *map(json.dumps, names[1:])))}]"
+    try:
+        before = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        said = [head, *(f"{name} = {json.dumps(value)}" for name, value in row.items())]
+        after = "\n".join([*_without_table(before, head), *said]) + "\n"
+        tomllib.loads(after)
+        if not path.exists():
+            private_folder(path.parent)
+            private_file(path)
+        path.write_text(after, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"the config file {path} cannot be written: {error.strerror}") from error
+    except ValueError as error:
+        raise BadInput(f"the config file {path} cannot take {head}: write {names[0]} there as such tables") from error
+
+
+def _without_table(lines: Sequence[str], head: str) -> Iterator[str]:
+    inside = False
+    for line in lines:
+        inside = line.strip() == head or (inside and not line.lstrip().startswith("["))
+        if not inside:
+            yield line
+
+
+def variable_of(path: str) -> str:
+    """The variable that gives a setting, or one value of a table, like `roles.writing.model`."""
+    return f"{PREFIX}{path.upper().replace('.', LEVEL)}"
+
+
+def variables_of(name: str, field: FieldInfo) -> tuple[str, ...]:
+    """The variables that give a setting, the strongest first."""
+    if isinstance(field.validation_alias, AliasChoices):
+        return tuple(str(choice) for choice in field.validation_alias.choices)
+    return (variable_of(name),)
+
+
+def _fault(name: str, fields: Mapping[str, FieldInfo]) -> str:
+    """Why the file must not give this; empty where it may."""
+    meant = next((field for field in fields if _means(name, field, variables_of(field, fields[field]))), None)
+    if meant is None:
+        close = get_close_matches(name.lower(), fields.keys() - NOT_IN_A_FILE.keys(), n=1)
+        return "there is no such setting" + (f": did you mean {close[0]}?" if close else "")
+    if meant in NOT_IN_A_FILE:
+        variable = variables_of(meant, fields[meant])[0]
+        return f"{NOT_IN_A_FILE[meant]}: set {variable} in the environment"
+    return "" if name == meant else f"here its name is {meant}"
+
+
+def _means(name: str, field: str, variables: Collection[str]) -> bool:
+    """Also in capitals, by a variable's name, and with hyphens."""
+    said = name.upper().replace("-", "_")
+    return said == field.upper() or said in variables
+
+
+def _named(table: object) -> str:
+    """Whether a table of `endpoints` says where one is, or what models at an address can do."""
+    return "endpoint" if isinstance(table, NamedEndpoint) or (isinstance(table, dict) and "kind" in table) else "models"
+
+
+_Rows = dict[str, Capabilities]
+_EndpointTable = Annotated[
+    Annotated[NamedEndpoint, Tag("endpoint")] | Annotated[_Rows, Tag("models")], Discriminator(_named)
+]
+
+
+def _well_named(tables: dict[str, _EndpointTable]) -> dict[str, _EndpointTable]:
+    """Raises ValueError for a name that a full name of a model could not begin with, or a fallback that is nowhere."""
+    bad = [name for name in named_among(tables) if not located(f"{name}{AT}m").endpoint]
+    if bad:
+        raise ValueError(f"an endpoint is called by lower-case letters, digits and hyphens, and not {bad[0]!r}")
+    for name, other in Endpoints(named=named_among(tables)).unknown_fallbacks:
+        raise ValueError(
+            f"{name} falls back to {other!r}, which is no endpoint with a table, and no model: write an endpoint's "
+            f"name, or a full name as ENDPOINT{AT}MODEL"
+        )
+    return tables
+
+
+def named_among(tables: Mapping[str, NamedEndpoint | _Rows]) -> dict[str, NamedEndpoint]:
+    """Those that say where an endpoint is."""
+    return {name: table for name, table in tables.items() if isinstance(table, NamedEndpoint)}
+
+
+WrittenEndpoints = Annotated[dict[str, _EndpointTable], NoDecode, WrittenTable, AfterValidator(_well_named)]
+
+
+_SPAN_LIMITS = (
+    *(f"OTEL_{of}ATTRIBUTE_COUNT_LIMIT" for of in ("", "SPAN_", "EVENT_", "LINK_")),
+    *(f"OTEL_{of}ATTRIBUTE_VALUE_LENGTH_LIMIT" for of in ("", "SPAN_")),
+    *(f"OTEL_SPAN_{of}_COUNT_LIMIT" for of in ("EVENT", "LINK")),
+)
+_BATCH_SIZE, _QUEUE_SIZE = "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "OTEL_BSP_MAX_QUEUE_SIZE"
+_BATCHES = {_BATCH_SIZE: 512, _QUEUE_SIZE: 2_048, "OTEL_BSP_SCHEDULE_DELAY": 5_000, "OTEL_BSP_EXPORT_TIMEOUT": 30_000}
+"""With what OpenTelemetry has where they are not set."""
+_RATIOS = frozenset({"traceidratio", "parentbased_traceidratio"})
+_SAMPLERS = (
+    frozenset({f"{based}always_{switch}" for based in ("", "parentbased_") for switch in ("on", "off")}) | _RATIOS
+)
+_SECONDS_AT_MOST = 86_400.0
+
+
+def trace_faults(given: Mapping[str, str]) -> Iterator[str]:
+    """What OpenTelemetry's SDK would end the process for, or pass over in silence: each by its variable, not shown."""
+    for name in _SPAN_LIMITS:
+        if given.get(name, "").strip() and _whole(given[name]) is None:
+            yield f"{name}: it is no whole number"
+    sizes = {name: _whole(given[name]) if name in given else usual for name, usual in _BATCHES.items()}
+    yield from (f"{name}: it is no whole number above 0" for name, size in sizes.items() if not size)
+    if (sizes[_BATCH_SIZE] or 0) > (sizes[_QUEUE_SIZE] or 0):
+        usual, most = _BATCHES[_BATCH_SIZE], _BATCHES[_QUEUE_SIZE]
+        yield f"{_BATCH_SIZE} ({usual} where it is not set) is more than {_QUEUE_SIZE} ({most})"
+    sampler = given.get("OTEL_TRACES_SAMPLER", "always_on").lower()
+    if sampler not in _SAMPLERS:
+        yield f"OTEL_TRACES_SAMPLER: it is none of {', '.join(sorted(_SAMPLERS))}"
+    if sampler in _RATIOS and not 0 <= _number(given.get("OTEL_TRACES_SAMPLER_ARG", "1")) <= 1:
+        yield "OTEL_TRACES_SAMPLER_ARG: it is no number from 0 to 1"
+    yield from _export_faults(given)
+
+
+def _export_faults(given: Mapping[str, str]) -> Iterator[str]:
+    """Those of variables that traces share with what else is sent by OTLP, or have of their own."""
+
+    def meant(name: str) -> tuple[str, str]:
+        own, shared_one = f"OTEL_EXPORTER_OTLP_TRACES_{name}", f"OTEL_EXPORTER_OTLP_{name}"
+        return (own, given[own]) if own in given else (shared_one, given.get(shared_one, ""))
+
+    named, seconds = meant("TIMEOUT")
+    if seconds and not 0 < _number(seconds) <= _SECONDS_AT_MOST:
+        yield f"{named}: it is no number of seconds above 0, up to a day"
+    named, compression = meant("COMPRESSION")
+    if compression.strip().lower() not in {"", "none", "gzip", "deflate"}:
+        yield f"{named}: it is none of none, gzip, deflate"
+    for named, path in map(meant, ("CERTIFICATE", "CLIENT_KEY", "CLIENT_CERTIFICATE")):
+        if path and not os.access(path, os.R_OK):
+            yield f"{named}: there is no file at its path that can be read"
+
+
+def _whole(written: str) -> int | None:
+    digits = written.strip()
+    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) <= _MOST_DIGITS else None
+
+
+def _number(written: str) -> float:
+    """Less than any that means something, where it is none."""
+    try:
+        return float(written)
+    except ValueError:
+        return -1.0
+
+
+_MOST_DIGITS = 9

@@ -1,0 +1,1 @@
+"""Transcripts, and compaction: what of a transcript a model is sent."""

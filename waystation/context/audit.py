@@ -1,0 +1,262 @@
+"""What a summary or a marker kept of the messages that it hides, and what the view has lost of them.
+
+The whole log for people: each message with what hides it, each compaction with what it stands for, undone or not.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from waystation.context.constraints import (
+    PATTERNS,
+    has_words,
+    identifiers,
+    recorded_decisions,
+    user_constraints,
+    words_of,
+)
+from waystation.context.history import behind, current, kept_whole, masked_calls, pinned_ids, stand_in
+from waystation.context.summary import CUT, inner_text, unframed, without_ledger
+from waystation.context.transcript import Compaction, Masked, Message, Restored, Summarised, Transcript, Truncated
+from waystation.kernel.value import Value
+
+DECISIONS, CONSTRAINTS = "decisions", "constraints"
+KINDS = (*(kind for kind, _ in PATTERNS), DECISIONS, CONSTRAINTS)
+"""What is looked for in hidden messages."""
+
+_Place = Literal["summary", "ledger", "elsewhere"]
+
+
+class Redaction(Value):
+    """A conversation as summariser and memory may see it: everything private replaced."""
+
+    texts: Mapping[str, str]
+    """The rendering of each message of the log, by its id."""
+    said: Mapping[str, Message]
+    """By id, the text of each message of the user's role in the log, and of each summary and marker."""
+    view: Mapping[str, str]
+    """The rendering of each message of the view, by its id."""
+
+
+class Item(Value):
+    """Something that hidden messages had."""
+
+    kind: str
+    """One of `KINDS`."""
+    text: str
+    """Redacted."""
+    kept: _Place | None
+    """Where in the view it still is: in the compaction's own summary or marker, in the ledger of that, or elsewhere."""
+    recallable: bool = False
+    """It is not in the view, but a search in memory finds it."""
+
+
+class Audit(Value):
+    """One compaction whose summary or marker is in the view."""
+
+    id: str
+    type: Literal["summarised", "truncated"]
+    strategy: str | None
+    hidden: tuple[str, ...]
+    """Ids of the messages of the log behind it, also those that an earlier compaction had hidden."""
+    earlier: tuple[str, ...]
+    """Ids of the earlier compactions whose summaries or markers it covers."""
+    items: tuple[Item, ...]
+
+    @property
+    def lost(self) -> tuple[Item, ...]:
+        """What the view does not have."""
+        return tuple(item for item in self.items if item.kept is None)
+
+    def recalled(self, found: frozenset[Item]) -> "Audit":
+        """The same, with what memory gave back."""
+        items = tuple(item.replace(recallable=item in found) for item in self.items)
+        return self.replace(items=items)
+
+
+# Not a value of pydantic: made once for each text that is searched, and never stored.
+@dataclass(frozen=True)
+class SearchableText:
+    """A text in which many things are looked for."""
+
+    text: str
+
+    @cached_property
+    def _identifiers(self) -> Mapping[str, Mapping[str, int]]:
+        return identifiers(self.text)
+
+    @cached_property
+    def _words(self) -> str:
+        return words_of(self.text)
+
+    def holds(self, kind: str, text: str) -> bool:
+        """Whether it has this identifier as a whole, or these words in a row."""
+        if kind in self._identifiers:
+            return text in self._identifiers[kind]
+        return has_words(self._words, text.removesuffix(CUT))
+
+
+def audits(transcript: Transcript, redaction: Redaction) -> tuple[Audit, ...]:
+    """Every compaction that stands in the view, each judged by the messages of the log behind it."""
+    now = current(transcript)
+    covering = [record for record in now.compactions if not isinstance(record, Masked)]
+    return tuple(_audit(record, now, redaction) for record in covering if stand_in(record).id in redaction.view)
+
+
+def _audit(record: Summarised | Truncated, now: Transcript, redaction: Redaction) -> Audit:
+    hidden = behind(record.covered, now.compactions)
+    messages = tuple(message.id for message in now.messages if message.id in hidden)
+    earlier = [one for one in now.compactions if not isinstance(one, Masked) and stand_in(one).id in hidden]
+    places = _places(stand_in(record), redaction)
+    found = dict.fromkeys(_found(messages, [stand_in(one).id for one in earlier], redaction))
+    return Audit(
+        id=record.id,
+        type=record.type,
+        strategy=record.strategy if isinstance(record, Summarised) else None,
+        hidden=messages,
+        earlier=tuple(one.id for one in earlier),
+        items=tuple(Item(kind=kind, text=text, kept=_place(kind, text, places)) for kind, text in found),
+    )
+
+
+def _found(messages: Iterable[str], earlier: Iterable[str], redaction: Redaction) -> Iterator[tuple[str, str]]:
+    text = "\n".join(unframed(redaction.texts[message_id]) for message_id in messages)
+    for kind, values in identifiers(text).items():
+        yield from ((kind, value) for value, _ in values.most_common())
+    # Decisions are those that an earlier summary recorded: before that nobody but a model could tell what is one.
+    yield from ((DECISIONS, line) for line in recorded_decisions([redaction.said[name] for name in earlier]))
+    said = [redaction.said[message_id] for message_id in messages if message_id in redaction.said]
+    yield from ((CONSTRAINTS, sentence) for sentence in user_constraints(said))
+
+
+def _places(standing: Message, redaction: Redaction) -> dict[_Place, SearchableText]:
+    text = inner_text(redaction.said[standing.id])
+    body = without_ledger(text)
+    others = "\n".join(shown for message_id, shown in redaction.view.items() if message_id != standing.id)
+    return {
+        "summary": SearchableText(body),
+        "ledger": SearchableText(text[len(body) :]),
+        "elsewhere": SearchableText(others),
+    }
+
+
+def _place(kind: str, text: str, places: Mapping[_Place, SearchableText]) -> _Place | None:
+    return next((place for place, searched in places.items() if searched.holds(kind, text)), None)
+
+
+class ShownMessage(Message):
+    """A message of the log, and what became of it."""
+
+    hidden_by: str | None
+    """Id of the compaction that covers it; that one's own summary may be hidden again. None where a pin keeps it."""
+    masked_by: dict[str, str]
+    """By the call of each masked result, the id of the compaction that masks it."""
+    pinned: bool
+    rewound: bool
+    """It counts no more."""
+
+
+class ShownCompaction(Value):
+    """A compaction of the log, and what became of it."""
+
+    id: str
+    type: Literal["summarised", "masked", "truncated"]
+    strategy: str | None
+    covered: tuple[str, ...]
+    """Ids of what it covers itself: messages, and summaries and markers of earlier compactions."""
+    originals: tuple[str, ...]
+    """Ids of the messages of the log that are behind those, in order. The first is its place."""
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    stand_in: str | None
+    """Id of the summary or marker in the view."""
+    text: str
+    """That of the summary or marker; empty for a mask."""
+    hidden_by: str | None
+    """Id of the later compaction that covers this one's summary or marker."""
+    undone: Literal["restored", "rewound"] | None
+
+
+class ShownTranscript(Value):
+    """Everything in the order of the log."""
+
+    run_id: str
+    version: int
+    messages: tuple[ShownMessage, ...]
+    compactions: tuple[ShownCompaction, ...]
+
+
+def shown(transcript: Transcript) -> ShownTranscript:
+    """The log with what hides, masks and pins each message now."""
+    now = current(transcript)
+    hiding, pins = _hiding(now), pinned_ids(now)
+    masked, masking = masked_calls(now), [record for record in now.compactions if isinstance(record, Masked)]
+    masks = {call: record.id for record in masking for call in record.tool_use_ids if call in masked}
+    there = {message.id for message in now.messages}
+    return ShownTranscript(
+        run_id=transcript.run_id,
+        version=transcript.version,
+        messages=tuple(
+            ShownMessage(
+                id=message.id,
+                role=message.role,
+                blocks=message.blocks,
+                told=message.told,
+                updates=message.updates,
+                hidden_by=hiding.get(message.id),
+                masked_by={call: masks[call] for call in _answered(message) if call in masks},
+                pinned=message.id in pins,
+                rewound=message.id not in there,
+            )
+            for message in transcript.messages
+        ),
+        compactions=tuple(_compaction(record, transcript, now, hiding) for record in transcript.compactions),
+    )
+
+
+def _hiding(now: Transcript) -> dict[str, str]:
+    """By the id of what is hidden, the compaction that covers it: the first one, as in the view."""
+    whole = kept_whole(now)
+    covering = [record for record in now.compactions if not isinstance(record, Masked)]
+    return {covered: record.id for record in reversed(covering) for covered in record.covered if covered not in whole}
+
+
+def _compaction(
+    record: Compaction, transcript: Transcript, now: Transcript, hiding: Mapping[str, str]
+) -> ShownCompaction:
+    covered, replacement = _covered(record, transcript), None if isinstance(record, Masked) else stand_in(record)
+    hidden = behind(covered, transcript.compactions)
+    summarised = record if isinstance(record, Summarised) else None
+    undone = _undone(record, transcript, now)
+    return ShownCompaction(
+        id=record.id,
+        type=record.type,
+        strategy=summarised.strategy if summarised else None,
+        covered=covered,
+        originals=tuple(message.id for message in transcript.messages if message.id in hidden),
+        added=summarised.added if summarised else (),
+        removed=summarised.removed if summarised else (),
+        stand_in=replacement.id if replacement else None,
+        text=replacement.text if replacement else "",
+        hidden_by=hiding.get(replacement.id) if replacement and not undone else None,
+        undone=undone,
+    )
+
+
+def _covered(record: Compaction, transcript: Transcript) -> tuple[str, ...]:
+    if not isinstance(record, Masked):
+        return record.covered
+    calls = frozenset(record.tool_use_ids)
+    return tuple(message.id for message in transcript.messages if not calls.isdisjoint(_answered(message)))
+
+
+def _undone(record: Compaction, transcript: Transcript, now: Transcript) -> Literal["restored", "rewound"] | None:
+    if any(record.id == counting.id for counting in now.records):
+        return None
+    restored = any(isinstance(later, Restored) and later.record_id == record.id for later in transcript.records)
+    return "restored" if restored else "rewound"
+
+
+def _answered(message: Message) -> tuple[str, ...]:
+    return tuple(result.tool_use_id for result in message.tool_results)

@@ -1,0 +1,335 @@
+"""What a summary must not lose: demands, wishes, decisions, identifiers, and open work.
+
+What the user demanded, word for word: sentences that a summary must not soften.
+
+What the user's messages asked for beside demands: the next view still shows it, the newest first of all.
+
+Decisions that an earlier summary recorded: the next one has them, or its ledger does.
+
+How people demand and forbid, in the languages that we know: English, German, French, Spanish, Chinese, Japanese.
+
+Identifiers in text: what a summary is likely to lose and a later turn cannot guess.
+
+Whether a text has certain words, however they are spaced, quoted and capitalised.
+
+Work that an agent says is not done: the open items of the newest list that it keeps of what there is to do.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import dropwhile
+from typing import Final, NamedTuple
+
+from pydantic import JsonValue
+
+from waystation.context.restoration import without_files
+from waystation.context.summary import (
+    ASKED,
+    DECIDED,
+    DEMANDED,
+    UNDONE,
+    entries,
+    inner_text,
+    is_summary,
+    is_summary_or_marker,
+    ledger_line,
+    shortened,
+    unframed,
+    without_ledger,
+)
+from waystation.context.transcript import Message
+from waystation.kernel.patterns import proven
+
+_STARTS = r"[\s(\[\"'“‘«¡*_,;:—-]"
+"""Before a word; a set of characters at the beginning of a pattern is searched for quickly."""
+_WORDS = (
+    # English
+    r"never|always|must(?:n['’]?t)?|shall|do not|don['’]?t|should(?:n['’]?t)?|may not|can(?:not|['’]t)|not (?:to|yet)"
+    r"|just yet|only|avoid|unless|until|at (?:most|least)|no (?:more|later|less|fewer) than|except|require[ds]?"
+    r"|deadline|make sure|ensure|be sure|wait for|hands off|forbidden|prohibited|acceptance criteri(?:a|on)"
+    # German
+    r"|nie(?:mals)?|immer|muss(?:t)?|müss(?:en|t)|soll(?:en|st|t|te|ten)?|d[aü]rf(?:en|st|t)?|kein(?:e[mnrs]?)?|nur"
+    r"|(?:noch|bitte|bloß|auch) nicht|nicht(?=[.,;!]|$)|erst wenn|bis (?:ich|wir|zum)|außer|mindestens|höchstens"
+    r"|spätestens|vermeide[nt]?|verboten|unbedingt"
+    # French
+    r"|jamais|toujours|do(?:is|it|ivent)|devez|il faut|ne \w{1,20} (?:pas|rien|plus)|n['’]\w{1,20} (?:pas|rien)"
+    r"|ne pas|pas encore|uniquement|seulement|sauf|jusqu['’]\w{1,10}|au (?:plus|moins)|interdit\w{0,2}|avant que"
+    r"|obligatoire\w?"
+    # Spanish
+    r"|nunca|jamás|siempre|deb(?:e[ns]?|es)|hay que|tien(?:e|es) que|no (?:l[aeo]s? )?\w{1,20}(?:es|éis)"
+    r"|no (?:hag|pong|escrib|abr|salg|dig|ejecut)\w{1,4}|(?:todavía|aún) no|s[oó]lo|únicamente|solamente|salvo|excepto"
+    r"|hasta que|como (?:máximo|mínimo)|al menos|a más tardar|obligatori[ao]|prohibid[ao]"
+)
+_DEMAND = proven(rf"{_STARTS}(?:(?<=^.)no [a-z]|(?:{_WORDS})(?!\w))")
+_WIDE_DEMAND = proven(
+    # Chinese
+    r"不要|不得|不能|不许|不許|不准|不可|禁止|切勿|请勿|請勿|务必|務必|必须|必須|一定要|只能|只要|仅|僅|除非|直到|至少|至多"
+    r"|最多|总是|總是|永远|永遠|绝不|絕不|先不|暂不|暫不|应该|應該"
+    r"|(?<![特分区區类類级級性识識辨個])[別别](?![的人名のに途々紙表])"
+    # Japanese
+    r"|厳禁|必ず|絶対|決して|だけ|のみ|以外|まで(?:は|に)|ないで|なければ|ならない|なきゃ|べき|てはいけ|てはなら|するな|せよ"
+    r"|いけません|少なくとも|以内"
+)
+
+
+def is_demand(sentence: str) -> bool:
+    """Whether the sentence demands or forbids something."""
+    if _DEMAND.search(f" {sentence.lower()}"):
+        return True
+    return not sentence.isascii() and _WIDE_DEMAND.search(sentence) is not None
+
+
+DEMAND_CHARACTERS = 1_000
+"""A longer sentence is pasted material and no demand."""
+# Not before a small letter: "e.g. this" goes on.
+_SENTENCE_END = proven(r"[.!?。！？](?:(?<=[。！？])|(?=\s+[^a-z\s]))")
+
+
+def user_constraints(middle: Sequence[Message]) -> tuple[str, ...]:
+    """The sentences of the user's messages that demand or forbid something, in order, each once.
+
+    Those that an earlier compaction took into its ledger stay. What tools and assistant said never counts.
+    """
+    return tuple(dict.fromkeys(sentence for message in middle for sentence in _demands(message)))
+
+
+def user_words(messages: Sequence[Message]) -> tuple[str, ...]:
+    """What the user said in these messages, and before them as far as ledgers have it word for word."""
+    heard = (_heard(message) for message in messages if _is_the_users(message))
+    return tuple(words for said in heard for words in said)
+
+
+def _heard(message: Message) -> tuple[str, ...]:
+    return entries(message, DEMANDED) + entries(message, ASKED) if is_summary_or_marker(message) else (message.text,)
+
+
+def _sentences(text: str) -> Iterator[tuple[str, bool]]:
+    """The sentences of a text, word for word, and whether each is a demand."""
+    for line in _SENTENCE_END.sub("\\g<0>\n", unframed(text)).splitlines():
+        if sentence := line.strip():
+            yield sentence, len(sentence) <= DEMAND_CHARACTERS and is_demand(sentence)
+
+
+def _is_the_users(message: Message) -> bool:
+    """Also where a stand-in says it for the user."""
+    return message.role == "user" and not message.of_the_platform
+
+
+def _demands(message: Message) -> Iterator[str]:
+    if not _is_the_users(message):
+        return
+    if is_summary_or_marker(message):
+        yield from entries(message, DEMANDED)
+        return
+    # What people tell a task at work is meant for all that is to come, in whatever words.
+    heeded = message.told > 0
+    yield from (
+        sentence
+        for sentence, demands in _sentences(message.text)
+        if demands or (heeded and len(sentence) <= DEMAND_CHARACTERS)
+    )
+
+
+ASKED_CHARACTERS = 500
+"""Of one message: what was pasted into it shall not crowd out the others."""
+_TAG = proven(r"<([A-Za-z][\w-]{0,40})[^<>]{0,200}>")
+
+
+def user_requests(middle: Sequence[Message]) -> tuple[str, ...]:
+    """For each of the user's messages one line of what it says beside its demands, in order, the last of equal ones.
+
+    Those of earlier ledgers come along. A message that is all in one tag was wrapped by a program and says nothing.
+    """
+    lines = [line for message in middle if message.role == "user" for line in _asked_in(message)]
+    return tuple(dict.fromkeys(reversed(lines)))[::-1]
+
+
+def _asked_in(message: Message) -> Iterator[str]:
+    if is_summary_or_marker(message):
+        yield from entries(message, ASKED)
+    elif not _is_wrapped(message.text.strip()):
+        said = ledger_line(" ".join(sentence for sentence, demands in _sentences(message.text) if not demands))
+        if said:
+            yield shortened(said, ASKED_CHARACTERS)
+
+
+def _is_wrapped(text: str) -> bool:
+    tag = _TAG.match(text)
+    return tag is not None and text.endswith(f"</{tag[1]}>")
+
+
+DECISION_CHARACTERS = 300
+_NAMES = (
+    r"(?:key |recorded |main )?decisions?(?: made| and reasons)?|entscheidungen|décisions|decisiones|决定|決定(?:事項)?"
+)
+_HEADING = proven(rf"^[\s#*_<]{{0,8}}(?:{_NAMES})[\s*_>]{{0,4}}(?:[:：][\s*_]{{0,4}}(?P<rest>.*)|$)", re.IGNORECASE)
+_BULLET = proven(r"^\s*(?:[-*•]|\d{1,3}[.)])\s+")
+_OTHER_HEADING = proven(r"^\s*(?:#|<|\*\*[^*]{1,80}\*\*:?\s*$|[^:：]{1,60}[:：]\s*$)")
+
+
+def recorded_decisions(middle: Sequence[Message]) -> tuple[str, ...]:
+    """The lines under "Decisions" in earlier summaries, and those that their ledgers carry; in order, each once.
+
+    Notes that an agent takes are kept elsewhere and are not in need of this.
+    """
+    found = (
+        line
+        for message in middle
+        if message.role == "user" and is_summary_or_marker(message)
+        for line in _decided_in(message)
+    )
+    return tuple(dict.fromkeys(shortened(line, DECISION_CHARACTERS) for line in found))
+
+
+def _decided_in(message: Message) -> Iterator[str]:
+    yield from entries(message, DECIDED)
+    if is_summary(message):
+        yield from filter(None, map(ledger_line, _decisions_listed(without_ledger(without_files(inner_text(message))))))
+
+
+def _decisions_listed(text: str) -> Iterator[str]:
+    inside, only_bullets = False, False
+    for line in text.split("\n"):
+        bullet = _BULLET.match(line)
+        if heading := _HEADING.match(line):
+            rest: str = heading["rest"] or ""
+            inside, only_bullets = True, bool(rest.strip())
+            yield rest
+        elif inside and bullet is None and (only_bullets or _OTHER_HEADING.match(line)):
+            inside = False
+        elif inside:
+            yield line[bullet.end() :] if bullet else line
+
+
+_NAME = r"[\w.@+-]"
+PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("citations", proven(r"\[[^\[\]\n:]{1,200}:\d+-\d+\]")),
+    ("URLs", proven(r"https?://[^\s<>\"'`)\]}|]+")),
+    (
+        "paths",
+        proven(
+            rf"(?<![\w.@+/:<-])(?:(?:~|\.{{1,2}})?/(?:{_NAME}{{1,100}}/){{0,30}}{_NAME}{{1,100}}"
+            rf"|(?:{_NAME}{{1,100}}/){{1,30}}[\w@+-]{{1,100}}\.\w{{1,8}}"
+            r"|[A-Za-z]:\\[\w.\\-]{1,200})"
+        ),
+    ),
+    (
+        "codes",
+        proven(
+            r"[A-Z](?<!\w.)(?:[A-Z]{0,11}[-_]?\d{2,12}|(?<=E)[A-Z]{3,15}|[A-Z]{1,11}(?:_[A-Z0-9]{2,20}){1,5}"
+            r"|\w{0,40}(?:Error|Exception))\b"
+        ),
+    ),
+    (
+        "ids",
+        proven(
+            r"[0-9a-f](?<![\w-].)(?:[0-9a-f]{7}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+            r"|(?=\d{0,39}[a-f])(?<=\d)[0-9a-f]{6,63}|(?=[a-f]{0,39}\d)(?<=[a-f])[0-9a-f]{6,63})\b"
+        ),
+    ),
+    (
+        "figures",
+        proven(
+            r"[$€£¥\d](?<![\w.,:/-].)(?:(?<=[$€£¥])\s?\d[\d.,]{0,20}|(?<=\d)(?:[\d.,]{0,20}\s?%"
+            r"|\d{0,2}(?:,\d{3}){1,6}(?:\.\d+)?|\d{0,19}\.\d{1,20}|\d{3,19}))(?![\w/-])"
+        ),
+    ),
+)
+"""Kinds with their patterns. Every repetition is bounded, or starts at a boundary: a line may have megabytes. Each but
+that of paths begins with a set of characters, and looks back after it: that is searched for ten times as quickly.
+"""
+
+
+def identifiers(text: str) -> dict[str, Counter[str]]:
+    """Citations, URLs, paths, error codes, ids and figures of a text, with how often each occurs, by kind.
+
+    In each kind the one mentioned last comes first, also in `most_common` among those mentioned as often.
+    """
+    return {
+        kind: Counter(found.rstrip(".,;:") for found in reversed(pattern.findall(_searched(kind, text))))
+        for kind, pattern in PATTERNS
+    }
+
+
+def _searched(kind: str, text: str) -> str:
+    """Paths cannot be looked for quickly in everything: only in the words that have a slash."""
+    return " ".join(word for word in text.split() if "/" in word or "\\" in word) if kind == "paths" else text
+
+
+_WORD = proven(r"[a-z0-9]+|[^\sa-z0-9]")
+_QUOTES = dict.fromkeys(map(ord, "“”„«»「」『』‘’`\"'"))
+_ENDS = " .,;:!?…。，、；：！？"
+
+
+def words_of(text: str) -> str:
+    """The words and signs of a text, each between two spaces, without quotation marks: `in` then finds whole words."""
+    return f" {' '.join(_WORD.findall(text.casefold().translate(_QUOTES)))} "
+
+
+def has_words(words: str, text: str) -> bool:
+    """Whether `words` (of `words_of`) has those of the text, in a row; how the text ends does not matter."""
+    return words_of(text.strip(_ENDS)) in words
+
+
+MOST_ITEMS, OPEN_WORK_CHARACTERS = 20, 200
+STEP: Final = "this step: "
+"""How what the platform itself knows to be open begins: it is said anew each time, and not carried on."""
+_ITEM = proven(
+    r"^[ \t]*(?:(?:[-*•]|\d{1,3}[.)])[ \t]+)?\[(?P<status>TODO|IN PROGRESS|DONE|[ xX])\][ \t]+(?P<text>\S.*)$", re.M
+)
+_DONE = frozenset({"done", "x", "completed", "complete", "cancelled", "canceled"})
+
+
+class _Item(NamedTuple):
+    status: str
+    text: str
+
+    @property
+    def open(self) -> bool:
+        return self.status.lower() not in _DONE
+
+    @property
+    def line(self) -> str:
+        return shortened(ledger_line(f"[{self.status}] {self.text}"), OPEN_WORK_CHARACTERS)
+
+
+def open_items(middle: Sequence[Message], shown: Sequence[Message]) -> tuple[str, ...]:
+    """What is open where the middle of this view ends; nothing where a newer list follows it, which stays in view.
+
+    The newest list counts, and nothing older: what an agent leaves out of it is no work any more. A list is lines such
+    as `[TODO] …`, `[IN PROGRESS] …`, `- [x] …`, or the input of a call with items of a `content` and a `status`. An
+    earlier summary has in its ledger what was open at its end.
+    """
+    hidden = {message.id for message in middle}
+    newest_first = list(reversed(shown))
+    before = list(dropwhile(lambda message: message.id not in hidden, newest_first))
+    if any(_items_listed(message) for message in newest_first[: len(newest_first) - len(before)]):
+        return ()
+    return tuple(dict.fromkeys(_newest(before)))[:MOST_ITEMS]
+
+
+def _newest(newest_first: Iterable[Message]) -> Sequence[str]:
+    for message in newest_first:
+        if is_summary(message):
+            return [line for line in entries(message, UNDONE) if not line.startswith(STEP)]
+        if listed := _items_listed(message):
+            return [item.line for item in listed if item.open]
+    return ()
+
+
+def _items_listed(message: Message) -> list[_Item]:
+    if message.role != "assistant" or is_summary_or_marker(message):
+        return []
+    text = message.text
+    written = [_Item(found["status"], found["text"]) for found in _ITEM.finditer(text)] if "[" in text else []
+    return [*written, *(item for call in message.tool_uses for value in call.input.values() for item in _kept(value))]
+
+
+def _kept(value: JsonValue) -> Iterator[_Item]:
+    """The items of a list as tools keep them."""
+    for entry in value if isinstance(value, list) else ():
+        if isinstance(entry, dict):
+            text, status = entry.get("content"), entry.get("status")
+            if isinstance(text, str) and text.strip() and isinstance(status, str):
+                yield _Item(status, text)

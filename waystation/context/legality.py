@@ -1,0 +1,84 @@
+"""What the Messages API accepts: a checker of its own, that shares no code with what makes views legal.
+
+Reasoning need not come first in a message (adaptive reasoning may follow text), but it may not come last.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from waystation.context.transcript import (
+    Block,
+    Message,
+    Opaque,
+    RedactedThinking,
+    Speaker,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+)
+
+BELONGS: dict[Speaker, tuple[type[Block], ...]] = {
+    "user": (Text, ToolResult),
+    "assistant": (Text, Thinking, RedactedThinking, ToolUse),
+}
+
+
+def violations(messages: Sequence[Message], *, pending_allowed: bool = False) -> tuple[str, ...]:
+    """Every rule that the messages break, with the id of the message; empty for a legal request.
+
+    `pending_allowed`: calls of the last assistant message may wait for their results, if nothing else follows it.
+    """
+    found: list[str] = []
+    if messages and messages[0].role != "user":
+        found.append(f"{messages[0].id}: the first message is not the user's")
+    found += _repeated(messages)
+    for message in messages:
+        found += (f"{message.id}: {fault}" for fault in _block_faults(message))
+    for index, message in enumerate(messages):
+        found += (f"{message.id}: {fault}" for fault in _pairing_faults(messages, index, pending_allowed))
+    return tuple(found)
+
+
+def _repeated(messages: Sequence[Message]) -> Iterator[str]:
+    ids = [message.id for message in messages]
+    calls = [call.id for message in messages for call in message.tool_uses]
+    for name, values in (("message", ids), ("call", calls)):
+        if len(set(values)) < len(values):
+            yield f"a {name} id occurs twice"
+
+
+def _block_faults(message: Message) -> Iterator[str]:
+    if not message.blocks:
+        yield "no blocks"
+        return
+    for block in message.blocks:
+        if isinstance(block, Opaque):
+            if block.of_the_user != (message.role == "user"):
+                yield f"{block.kind} in a message of the {message.role}"
+        elif not isinstance(block, BELONGS[message.role]):
+            yield f"{block.type} in a message of the {message.role}"
+        if isinstance(block, Text) and not block.text.strip():
+            yield "blank text"
+    if isinstance(message.blocks[-1], Thinking | RedactedThinking):
+        yield "reasoning is the last block"
+
+
+def _pairing_faults(messages: Sequence[Message], index: int, pending_allowed: bool) -> Iterator[str]:
+    message = messages[index]
+    before = messages[index - 1] if index else None
+    asked = {call.id for call in before.tool_uses} if before else set[str]()
+    given = [result.tool_use_id for result in message.tool_results]
+    if not set(given) <= asked:
+        yield "a result whose call is not in the message before"
+    if len(set(given)) < len(given):
+        yield "two results of one call"
+    if any(not isinstance(block, ToolResult) for block in message.blocks[: len(given)]):
+        yield "results do not come first"
+    if not asked <= set(given) and not (pending_allowed and index == len(messages) - 1 and _only_results(message)):
+        yield "results of the message before are missing"
+    if message.tool_uses and index == len(messages) - 1 and not pending_allowed:
+        yield "calls without results at the end"
+
+
+def _only_results(message: Message) -> bool:
+    return message.role == "user" and all(isinstance(block, ToolResult) for block in message.blocks)

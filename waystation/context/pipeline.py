@@ -1,0 +1,385 @@
+"""The ladder: which rung makes room in a context that is full. Each one only where the one before is not enough.
+
+The memory of failed summaries: whether the next compaction may ask for one. It is read off the transcript.
+
+What a request for room means on a transcript: by which policy and measure, and whether it is carried out already.
+
+Cuts a conversation that is too long for the model that condenses it into parts that it can read.
+
+Which passages stand behind a summary: one line of its ledger, written by code, that an agent can expand.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from waystation.context.history import current, view
+from waystation.context.outcome import CompactionRequest, Manual, Status
+from waystation.context.policy import CompactionPolicy, Strategy
+from waystation.context.stages import compaction_id, masking, truncation
+from waystation.context.strategies import STRATEGIES
+from waystation.context.summary import (
+    FRAME_TOKENS,
+    LEDGER_SHARE,
+    SOURCES,
+    entries,
+    is_summary_or_marker,
+    ledger_room,
+    summary_message,
+)
+from waystation.context.summary_validator import Accepted
+from waystation.context.tokens import Measure, correction, estimate_message, estimate_messages, estimate_text
+from waystation.context.transcript import Compaction, Masked, Message, Summarised, SummaryFailed, Transcript, Truncated
+from waystation.context.units import Layout, layout
+from waystation.kernel.patterns import proven
+from waystation.kernel.value import Value
+from waystation.memory.memory import Passage
+
+LEAST_SUMMARY, MOST_SUMMARY = 800, 2_000
+"""Tokens: the upper end of a summary's length, for a small and for a large middle. The lower end is half of it."""
+SMALLEST_SUMMARY = 64
+"""A middle whose summary may have fewer tokens than these is not worth a model call."""
+CONDENSED_SHARE, LARGEST_SHARE = 10, 3
+"""A summary has about a tenth of its middle's tokens, and never more than a third."""
+
+
+class _Rung(Value):
+    tokens_before: int
+    """Tokens of the whole request."""
+
+
+class Nothing(_Rung):
+    """There is nothing to do."""
+
+    status: Literal[Status.NOOP, Status.NOOP_LITTLE_TO_GAIN]
+
+
+class Mask(_Rung):
+    """Commit this record: it alone brings the request under the target."""
+
+    record: Masked
+    tokens_after: int
+
+
+class Summarise(_Rung):
+    """Have the middle summarised, check the summary, and commit it."""
+
+    compaction_id: str
+    middle: tuple[Message, ...]
+    """What the summary is to stand for: whole units, earlier summaries included."""
+    middle_tokens: int
+    """Plain estimate, without the provider's correction: what the check compares the summary with."""
+    summary_tokens: tuple[int, int]
+    """Least and most tokens to ask for."""
+
+    @property
+    def covered(self) -> tuple[str, ...]:
+        """Ids of the middle, for the record."""
+        return tuple(message.id for message in self.middle)
+
+    def record(self, accepted: Accepted, strategy: Strategy) -> Summarised:
+        """With the summary that passed the check."""
+        return Summarised(
+            id=self.compaction_id,
+            strategy=strategy,
+            covered=self.covered,
+            summary=summary_message(self.compaction_id, accepted.text),
+            added=accepted.added,
+            removed=accepted.removed,
+        )
+
+
+class Truncate(_Rung):
+    """Commit this record."""
+
+    record: Truncated
+    tokens_after: int
+
+
+class CannotFit(_Rung):
+    """No rung helps: what is named here cannot be made smaller. Tokens each; 0 where there is no such part, or where
+    it is one with the part before.
+    """
+
+    limit: int
+    """The request has to stay under this."""
+    fixed: int
+    """System prompt and tools."""
+    contract: int
+    latest: int
+    """The latest message of the user."""
+    pending: int
+    """Calls that wait for their results."""
+    pinned: int = 0
+
+    @property
+    def least(self) -> int:
+        """All parts together."""
+        return self.fixed + self.contract + self.latest + self.pending + self.pinned
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return (
+            f"These parts cannot be made smaller: system prompt and tools {self.fixed:,} tokens, contract "
+            f"{self.contract:,}, latest request {self.latest:,}, pins {self.pinned:,}; limit {self.limit:,}."
+        )
+
+
+Rung = Nothing | Mask | Summarise | Truncate | CannotFit
+
+
+def next_rung(
+    transcript: Transcript,
+    measure: Measure,
+    policy: CompactionPolicy,
+    rereadable: frozenset[str],
+    *,
+    skip_summary: bool = False,
+) -> Rung:
+    """What to do now.
+
+    `rereadable` names the tools whose calls can be repeated; `skip_summary`: no summariser is to be had.
+    """
+    shown = layout(transcript)
+    before = measure.part(measure.fixed + shown.tokens)
+    if before <= policy.target:
+        return Nothing(tokens_before=before, status=Status.NOOP)
+    full = before >= policy.trigger
+    unfit = _unfit(shown, measure, policy)
+    return (
+        _mask(transcript, shown, policy, measure, rereadable)
+        or (unfit if unfit.least >= policy.trigger else None)
+        or (None if skip_summary else _summarise(transcript, shown, policy, measure))
+        or (_truncate(transcript, shown, policy, measure) if full or skip_summary else None)
+        or (unfit if full else Nothing(tokens_before=before, status=Status.NOOP_LITTLE_TO_GAIN))
+    )
+
+
+def summary_length(middle_tokens: int) -> tuple[int, int]:
+    """Least and most tokens of a summary of so many."""
+    most = min(max(middle_tokens // CONDENSED_SHARE, LEAST_SUMMARY), MOST_SUMMARY, middle_tokens // LARGEST_SHARE)
+    return most // 2, most
+
+
+def _mask(
+    transcript: Transcript, shown: Layout, policy: CompactionPolicy, measure: Measure, rereadable: frozenset[str]
+) -> Mask | None:
+    """None where it would not bring the request under the target, or save too little."""
+    masks = masking(transcript, shown, policy, rereadable)
+    if masks is None:
+        return None
+    before = measure.part(measure.fixed + shown.tokens)
+    after = measure.part(measure.fixed + shown.tokens - masks.saved)
+    if after > policy.target or before - after < policy.least_saving:
+        return None
+    return Mask(tokens_before=before, record=masks.record, tokens_after=after)
+
+
+def _summarise(transcript: Transcript, shown: Layout, policy: CompactionPolicy, measure: Measure) -> Summarise | None:
+    """None where the saving would be too small for a model call, or what stays would leave no room for a summary."""
+    everything = measure.part(shown.tokens)
+    middle = STRATEGIES[policy.strategy].middle
+    covered = middle(shown, policy, measure, _largest(summary_length(everything), measure))
+    tokens = sum(unit.tokens for unit in covered)
+    stays = measure.part(measure.fixed + shown.tokens - tokens)
+    length = _fitting(summary_length(measure.part(tokens)), stays, measure, policy)
+    if length[1] < SMALLEST_SUMMARY or measure.part(tokens) - _largest(length, measure) < policy.least_saving:
+        return None
+    messages = tuple(message for unit in covered for message in unit.messages)
+    return Summarise(
+        tokens_before=measure.part(measure.fixed + shown.tokens),
+        compaction_id=compaction_id(transcript, [message.id for message in messages], policy),
+        middle=messages,
+        middle_tokens=tokens,
+        summary_tokens=length,
+    )
+
+
+def _largest(length: tuple[int, int], measure: Measure) -> int:
+    """What a summary of this length may take in the view: with its ledger and its frame."""
+    return length[1] + measure.part(ledger_room(length[1]) + FRAME_TOKENS)
+
+
+def _fitting(length: tuple[int, int], stays: int, measure: Measure, policy: CompactionPolicy) -> tuple[int, int]:
+    """The length, or a shorter one with which the context is not full again. `stays`: tokens beside the summary."""
+    if policy.crowded or stays + _largest(length, measure) < policy.trigger:
+        return length
+    room = policy.trigger - stays - measure.part(FRAME_TOKENS) - 2  # rounding takes less than two
+    most = max(0, int(room / (1 + measure.scale / LEDGER_SHARE)))
+    return most // 2, most
+
+
+def _truncate(transcript: Transcript, shown: Layout, policy: CompactionPolicy, measure: Measure) -> Truncate | None:
+    """None where the context would be full all the same."""
+    record = truncation(transcript, shown, policy, measure)
+    if record is None:
+        return None
+    gone = frozenset(record.covered)
+    left = sum(unit.tokens for unit in shown.units if unit.ids[0] not in gone)
+    after = measure.part(measure.fixed + left + estimate_message(record.marker))
+    if after >= policy.trigger and not policy.crowded:
+        return None
+    before = measure.part(measure.fixed + shown.tokens)
+    return Truncate(tokens_before=before, record=record, tokens_after=after)
+
+
+def _unfit(shown: Layout, measure: Measure, policy: CompactionPolicy) -> CannotFit:
+    def size(index: int | None, *named: int | None) -> int:
+        return 0 if index is None or index in named else measure.part(shown.units[index].tokens)
+
+    named = {shown.contract, shown.latest, shown.pending}
+
+    return CannotFit(
+        tokens_before=measure.part(measure.fixed + shown.tokens),
+        limit=policy.trigger,
+        fixed=measure.part(measure.fixed),
+        contract=size(shown.contract),
+        latest=size(shown.latest, shown.contract),
+        pending=size(shown.pending, shown.contract, shown.latest),
+        pinned=sum(size(index) for index in shown.pinned - named),
+    )
+
+
+MOST_FAILED = 3
+"""Summaries in a row; then none is asked for any more, except by a person."""
+GROWTH_PERCENT = 25
+"""Of the middle that could not be summarised: by so much the conversation has to grow, or the next one is the same."""
+
+
+def why_no_summary(transcript: Transcript) -> str | None:
+    """Why no summary is asked for now, in words for a person; None where one may be.
+
+    A summary that was made, also one by hand, ends the row. What was rewound takes its failures with it.
+    """
+    failed = _failed_in_a_row(transcript)
+    if len(failed) >= MOST_FAILED:
+        return f"No summary was tried: {len(failed)} in a row had failed; `waystation compact` asks for one."
+    if failed and (missing := _missing_growth(transcript, failed[-1])) > 0:
+        return f"No summary was tried: the last one failed, and since then too little was said, by {missing:,} tokens."
+    return None
+
+
+def _failed_in_a_row(transcript: Transcript) -> list[SummaryFailed]:
+    failed: list[SummaryFailed] = []
+    for record in current(transcript).records:
+        if isinstance(record, Summarised):
+            failed = []
+        elif isinstance(record, SummaryFailed):
+            failed.append(record)
+    return failed
+
+
+def _missing_growth(transcript: Transcript, failed: SummaryFailed) -> int:
+    """Tokens (plain estimate) that still have to be said."""
+    later = {message.id for message in transcript.messages[failed.after :]}
+    grown = estimate_messages([message for message in current(transcript).messages if message.id in later])
+    return failed.middle_tokens * GROWTH_PERCENT // 100 - grown
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A request for room, of a workflow or by way of it of a person."""
+
+    request: CompactionRequest
+    manual: Manual | None
+    fixed: int
+    """Estimated tokens of the agent's system prompt and tools."""
+
+    @property
+    def summaries(self) -> bool:
+        """Whether a summary may be written at all."""
+        return self.manual is not None or self.request.terms.auto_compact
+
+    def done(self, transcript: Transcript) -> Compaction | None:
+        """What an earlier attempt at the same request has committed."""
+        return next(iter(transcript.compactions[self.request.known_records :]), None)
+
+    def before(self, transcript: Transcript) -> Transcript:
+        """The transcript as the workflow knew it when it asked."""
+        record = self.done(transcript)
+        if record is None:
+            return transcript
+        return transcript.replace(records=transcript.records[: transcript.records.index(record)])
+
+    def measure(self, transcript: Transcript) -> Measure:
+        """Corrected as the leg's last request was, which was found too large."""
+        if self.manual is not None:
+            return Measure(fixed=self.fixed, scale=self.manual.scale)
+        estimated = Measure(fixed=self.fixed).request(view(self.before(transcript)))
+        return Measure(fixed=self.fixed, scale=correction(estimated, self.request.request_tokens))
+
+    def policy(self, transcript: Transcript) -> CompactionPolicy:
+        """That of the agent; where its messages are too many, or a person asked, full as it is."""
+        terms, shown = self.request.terms, view(transcript)
+        if self.manual is None and not terms.crowded(len(shown)):
+            return terms.policy
+        policy = terms.policy.for_crowd(self.measure(transcript).request(shown))
+        return policy.replace(instructions=self.manual.instructions) if self.manual else policy
+
+
+def parts_of(texts: Sequence[str], room: int) -> tuple[str, ...]:
+    """The texts in order, joined by line ends, in as few parts of at most `room` tokens as go one after another.
+
+    A text that alone is over the room is cut by characters. One part where everything fits.
+    """
+    parts: list[str] = []
+    part: list[str] = []
+    size = 0
+    for piece in (piece for text in texts for piece in _pieces(text, room)):
+        tokens = estimate_text(piece) + 1
+        if part and size + tokens > room:
+            parts.append("\n".join(part))
+            part, size = [], 0
+        part.append(piece)
+        size += tokens
+    return (*parts, "\n".join(part))
+
+
+def part_length(length: tuple[int, int], parts: int, room: int) -> tuple[int, int]:
+    """Least and most tokens of the summary of one of so many parts: together they are no longer than the room, so
+    that joining them is one more call and never again parts.
+    """
+    most = max(1, min(length[1], room // parts))
+    return min(length[0], most), most
+
+
+def _pieces(text: str, room: int) -> list[str]:
+    size = estimate_text(text) + 1
+    if size <= room:
+        return [text]
+    # By halves: how many tokens a character has may differ from place to place.
+    half = len(text) // 2
+    return [*_pieces(text[:half], room), *_pieces(text[half:], room)] if half else [text]
+
+
+MOST_SOURCES = 12
+"""Some 120 tokens. More passages share an entry: it names the first of them."""
+_SOURCE = proven(r"(p[0-9a-f]{8}) ([^\s-]++)-(\S++)")
+
+
+class _Source(NamedTuple):
+    """A stretch of the conversation, and the passage that it begins with."""
+
+    passage: str
+    """Short id."""
+    first: str
+    last: str
+
+    def __str__(self) -> str:
+        """As a ledger has it."""
+        return f"{self.passage} {self.first}-{self.last}"
+
+
+def sources(hidden: Sequence[Message], passages: Iterable[Passage]) -> str:
+    """The line for a summary of these messages: what earlier summaries among them name, then the passages made now.
+
+    Empty without any.
+    """
+    earlier = [line for message in hidden if is_summary_or_marker(message) for line in entries(message, SOURCES)]
+    found = [_Source(*match) for line in earlier for match in _SOURCE.findall(line)]
+    found += [_Source(one.short_id, one.first_message, one.last_message) for one in passages]
+    while len(found) > MOST_SOURCES:
+        pairs = (found[place : place + 2] for place in range(0, len(found), 2))
+        found = [_Source(pair[0].passage, pair[0].first, pair[-1].last) for pair in pairs]
+    return f"{SOURCES}{'; '.join(map(str, found))}" if found else ""

@@ -1,0 +1,169 @@
+"""The rungs of the ladder below a summary: offload, mask, truncate.
+
+Rung 1, offload: a tool result that is too large goes to the store whole; the conversation keeps its ends.
+
+Rung 2, mask: old results of tools that can be asked again become placeholders.
+
+Rung 4, truncate: the oldest half of what is visible is hidden behind a marker.
+
+The identity of a compaction: derived from what it does, so that a retry makes the same one and not a second.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import NamedTuple
+
+from waystation.context.constraints import user_constraints
+from waystation.context.history import behind, current, masked_calls, masked_result
+from waystation.context.policy import CompactionPolicy
+from waystation.context.summary import DEMANDED, MARKER_PREFIX, ledger, line_tokens
+from waystation.context.tokens import Measure, estimate_message, estimate_text
+from waystation.context.transcript import Masked, Message, Restored, Rewound, Transcript, Truncated, user_text
+from waystation.context.units import Layout, Unit
+from waystation.privacy.policy import whole_until
+
+_MOST_TOKENS = 40_000
+_WINDOW_SHARE = 4
+"""One result may have at most this part of the working window: a quarter."""
+END_CHARACTERS = 2_000
+
+
+def is_too_large(text: str, window: int) -> bool:
+    """Whether a result has more than 40,000 tokens, or more than a quarter of the working window."""
+    return estimate_text(text) > min(_MOST_TOKENS, window // _WINDOW_SHARE)
+
+
+def preview(text: str, blob: str) -> str:
+    """Head and tail of the text, and between them where the rest is.
+
+    `blob` is the whole id under which the store keeps the text: the pointer must work as it is written.
+    """
+    return ends(text, f"All its {len(text):,} characters are stored; read_stored with id {blob} reads on")
+
+
+def ends(text: str, pointer: str) -> str:
+    """Head and tail of 2,000 characters each (of a short text, a quarter each), and between them where the rest is."""
+    end = whole_until(text, min(END_CHARACTERS, len(text) // 4))
+    gap = f"[The middle of this result is not shown. {pointer}, the middle begins at character {end}.]"
+    return f"{text[:end]}\n{gap}\n{text[len(text) - end :]}"
+
+
+def compaction_id(transcript: Transcript, covered: Sequence[str], policy: CompactionPolicy) -> str:
+    """The hash of run, covered ids, policy and instructions: 20 hexadecimal digits.
+
+    How often something was undone belongs to it, lest what is compacted again after that be taken for the undone one.
+    """
+    undone = sum(isinstance(record, Restored | Rewound) for record in transcript.records)
+    content = json.dumps([transcript.run_id, list(covered), policy.model_dump(mode="json"), undone], sort_keys=True)
+    return sha256(content.encode()).hexdigest()[:20]
+
+
+@dataclass(frozen=True)
+class Masking:
+    """A mask record and the tokens that it saves, as a plain estimate."""
+
+    record: Masked
+    saved: int
+
+
+def masking(
+    transcript: Transcript, layout: Layout, policy: CompactionPolicy, rereadable: frozenset[str]
+) -> Masking | None:
+    """Masks every large result of these tools but the last `mask_keep`; None where there is none.
+
+    Pinned units stay whole, and so does the newest: the model may not have read it yet.
+    """
+    done = masked_calls(transcript)
+    savings: dict[str, int] = {}
+    for index, unit in enumerate(layout.units[:-1]):
+        if unit.tokens <= policy.mask_over or index in layout.pinned:
+            continue
+        names = {call.id: call.name for call in unit.messages[0].tool_uses}
+        for result in (result for message in unit.messages for result in message.tool_results):
+            name = names[result.tool_use_id]
+            if name not in rereadable or result.tool_use_id in done:
+                continue
+            tokens = estimate_text(result.content) + sum(part.tokens for part in result.attached)
+            if tokens <= policy.mask_over:
+                continue
+            saved = tokens - estimate_text(masked_result(name, result.content))
+            if saved > 0:
+                savings[result.tool_use_id] = saved
+    calls = tuple(savings)[: max(0, len(savings) - policy.mask_keep)]
+    if not calls:
+        return None
+    record = Masked(id=compaction_id(transcript, calls, policy), tool_use_ids=calls)
+    return Masking(record, sum(savings[call] for call in calls))
+
+
+_NAMED_IDS = 6
+MARKER_TOKENS = 100
+"""Room for a marker."""
+
+
+def truncation(transcript: Transcript, layout: Layout, policy: CompactionPolicy, measure: Measure) -> Truncated | None:
+    """Hides the oldest half of the units that may be hidden, and more where that would leave the context full.
+
+    What the user demanded in them stands in the marker, word for word; a unit whose demands would bring the marker's
+    over a fifth of the window stays. None where the view would not get smaller.
+    """
+    may_go = list(_bearable(layout, policy.pin_cap))
+    hidden = may_go[: (len(may_go) + 1) // 2]
+    left = measure.fixed + MARKER_TOKENS + layout.tokens
+    left -= sum(hiding.saved for hiding in hidden)
+    for hiding in may_go[len(hidden) :]:
+        if measure.part(left) < policy.trigger:
+            break
+        hidden.append(hiding)
+        left -= hiding.saved
+    record = _record(transcript, hidden, policy)
+    return record if estimate_message(record.marker) < sum(hiding.unit.tokens for hiding in hidden) else None
+
+
+class _Hiding(NamedTuple):
+    unit: Unit
+    demands: tuple[str, ...]
+    """Those that the marker does not have yet."""
+    saved: int
+    """Plain estimate."""
+
+
+def _bearable(layout: Layout, cap: int) -> Iterator[_Hiding]:
+    """The units that may be hidden, oldest first."""
+    carried: set[str] = set()
+    for index, unit in enumerate(layout.units):
+        if index in layout.protected:
+            continue
+        demands = tuple(demand for demand in user_constraints(unit.messages) if demand not in carried)
+        size = sum(map(line_tokens, demands))
+        if size <= cap:
+            cap -= size
+            carried.update(demands)
+            yield _Hiding(unit, demands, unit.tokens - size)
+
+
+def _record(transcript: Transcript, hidden: Sequence[_Hiding], policy: CompactionPolicy) -> Truncated:
+    covered = tuple(message_id for hiding in hidden for message_id in hiding.unit.ids)
+    record_id = compaction_id(transcript, covered, policy)
+    demands = [demand for hiding in hidden for demand in hiding.demands]
+    marker = _marker(record_id, _said(transcript, covered), demands, recall=policy.recall)
+    return Truncated(id=record_id, covered=covered, marker=marker)
+
+
+def _marker(record_id: str, ids: Sequence[str], demands: Sequence[str], *, recall: bool) -> Message:
+    half = _NAMED_IDS // 2
+    names = ", ".join(ids) if len(ids) <= _NAMED_IDS else f"{', '.join(ids[:half])} … {', '.join(ids[-half:])}"
+    there = " They stay in the record of this conversation; recall may find what they said." if recall else ""
+    text = f"[{len(ids):,} earlier messages are hidden here to save space: {names}.{there}]"
+    if demands:
+        text += f"\nWhat the user demanded in them:\n{ledger(f'{DEMANDED}{demand}' for demand in demands)}"
+    return user_text(f"{MARKER_PREFIX}{record_id}", text)
+
+
+def _said(transcript: Transcript, covered: tuple[str, ...]) -> list[str]:
+    """Ids of the messages that the covered ones are or stand for: what is hidden in truth."""
+    now = current(transcript)
+    hidden = behind(covered, now.compactions)
+    return [message.id for message in now.messages if message.id in hidden]

@@ -1,0 +1,382 @@
+"""The check before a summary is committed. Code, not another model call.
+
+What a ledger takes in: what must be there whatever the summary says, and what the summary lost, as there is room.
+
+Words that a summary ascribes to the user: what no message of the user's has is taken out.
+
+How models and services say that there is no summary, in the languages that we know.
+
+What a summary is to stand for, as far as the check before commit needs to know it.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from itertools import chain, zip_longest
+from typing import Literal, NamedTuple
+
+from waystation.context.constraints import has_words, identifiers, words_of
+from waystation.context.outcome import Status
+from waystation.context.summary import (
+    ASKED,
+    DECIDED,
+    DEMANDED,
+    UNDONE,
+    ledger,
+    ledger_line,
+    ledger_room,
+    line_tokens,
+    newest_fitting,
+    summary_message,
+    unframed,
+    without_ledger,
+)
+from waystation.context.tokens import estimate_message, estimate_text
+from waystation.kernel.patterns import proven
+from waystation.kernel.value import Value
+
+
+class Replacement(Value):
+    """The middle of a conversation, and what of it must not be lost. Redacted, but for the user's own words in it."""
+
+    text: str
+    """The middle, as the summariser reads it."""
+    tokens: int
+    """Plain estimate of the middle that the view holds."""
+    room: int
+    """Most tokens that the summary was asked to have."""
+    cap: int
+    """Most tokens that the user's constraints may have, and open work likewise: a fifth of the window."""
+    constraints: tuple[str, ...] = ()
+    """Of `user_constraints`."""
+    asked: tuple[str, ...] = ()
+    """Of `user_requests`."""
+    decisions: tuple[str, ...] = ()
+    """Of `recorded_decisions`."""
+    open_work: tuple[str, ...] = ()
+    """What is not done: pending approvals, running subagents, unfinished items of the plan."""
+    user_said: tuple[str, ...] = ()
+    """Every message of the user's in the conversation so far: what may be quoted as the user's words."""
+    sources: str = ""
+    """Of `compaction.sources`: the ledger's line about the passages behind the summary."""
+    pinned: tuple[str, ...] = ()
+    """Ids of pinned messages in the middle: there must be none."""
+
+
+SHARE = 4
+"""Decisions and requests may each have this part of the room of a ledger; identifiers have the rest."""
+LONGEST_IDENTIFIER = 300
+"""Characters: a longer one is no name for anything, and would leave no room for others."""
+
+
+class Entries(Value):
+    """Lines of a ledger, and what they are: kinds and counts, nothing of the conversation."""
+
+    lines: tuple[str, ...]
+    what: tuple[str, ...]
+
+
+def always_there(replaced: Replacement) -> Entries:
+    """The user's constraints and open work.
+
+    Also where the summary has them word for word: in a later compaction only the ledger tells a demand of the user's
+    from the summariser's prose.
+    """
+    demanded = tuple(f"{DEMANDED}{sentence}" for sentence in replaced.constraints)
+    undone = tuple(f"{UNDONE}{ledger_line(item)}" for item in replaced.open_work)
+    what = ((len(demanded), "constraints of the user"), (len(undone), "open items"))
+    return Entries(lines=demanded + undone, what=tuple(f"{kind}: {count:,}" for count, kind in what if count))
+
+
+def taken_in(body: str, replaced: Replacement) -> Entries:
+    """Decisions that the summary lost, the user's requests, and identifiers that the summary lost."""
+    room = ledger_room(replaced.room)
+    written = words_of(body)
+    undecided = [decision for decision in replaced.decisions if not has_words(written, decision)]
+    decided, asked = (newest_fitting(texts, room // SHARE) for texts in (undecided, replaced.asked))
+    sources = filter(None, [replaced.sources])
+    lines = (*(f"{DECIDED}{text}" for text in decided), *(f"{ASKED}{text}" for text in asked), *sources)
+    shown = "\n".join([body, *always_there(replaced).lines, *lines])
+    lost = _lost(shown, replaced.text)
+    kept = _kept(lost, room - sum(map(line_tokens, lines)))
+    what = (
+        ("lost decisions", len(decided), len(undecided)),
+        ("requests of the user", len(asked), len(replaced.asked)),
+        ("lost identifiers", sum(map(len, kept.values())), sum(map(len, lost.values()))),
+    )
+    return Entries(
+        lines=(*lines, *(f"{kind}: {' | '.join(values)}" for kind, values in kept.items() if values)),
+        what=tuple(f"{kind}: {count:,} of {found:,}" for kind, count, found in what if found),
+    )
+
+
+def _lost(shown: str, middle: str) -> dict[str, list[str]]:
+    """The identifiers of the middle that are not shown, by kind, the most mentioned and the newest first."""
+    there = identifiers(shown)
+    return {kind: _most_mentioned(found, there[kind]) for kind, found in identifiers(unframed(middle)).items()}
+
+
+def _most_mentioned(found: Counter[str], there: Counter[str]) -> list[str]:
+    return [value for value, _ in found.most_common() if value not in there and len(value) <= LONGEST_IDENTIFIER]
+
+
+def _kept(lost: Mapping[str, list[str]], room: int) -> dict[str, list[str]]:
+    # The best of every kind in turn, so that a table full of figures does not crowd out the one path.
+    in_turn = (value for value in chain.from_iterable(zip_longest(*lost.values())) if value is not None)
+    chosen = set(_fitting(in_turn, room))
+    return {kind: [value for value in values if value in chosen] for kind, values in lost.items()}
+
+
+def _fitting(texts: Iterable[str], room: int) -> Iterator[str]:
+    """The texts, in order, that fit the room (tokens) together with the marks between them."""
+    for text in texts:
+        room -= estimate_text(text) + 1
+        if room < 0:
+            return
+        yield text
+
+
+SHORT_CHARACTERS = 300
+"""A longer text that begins like a refusal may well be a summary of one."""
+_REFUSAL = proven(
+    r"(?:api )?error\s*[:\d]|traceback\b|\{\s*\"(?:type\"\s*:\s*\")?error\"|http [45]\d\d\b|overloaded\b"
+    r"|[45]\d\d:? (?:overloaded|bad|unauthori[sz]ed|forbidden|not found|too many|internal|service|gateway)\b"
+    r"|rate limit|internal server error|(?:the )?request timed out"
+    # English
+    r"|sorry\b|(?:i['’]m|i am) (?:(?:very |so )?sorry|unable|not able)|unfortunately,? i\b|as an ai\b"
+    r"|i (?:cannot|can['’]t|can not|could not|couldn['’]t|won['’]t|will not)\b"
+    # German
+    r"|entschuldigung\b|(?:es )?tut mir leid|leider kann ich\b|ich kann\b[^.!?\n]{0,80}\bnicht\b"
+    r"|ich bin nicht in der lage"
+    # French
+    r"|(?:je suis )?désolée?\b|je ne (?:peux|suis) pas\b|je regrette\b"
+    # Spanish
+    r"|lo siento\b|no puedo\b|disculp\w{1,3}\b|lamento\b"
+    # Chinese
+    r"|(?:很|非常)?抱歉|对不起|對不起|很遗憾|很遺憾|我(?:无法|無法|不能)"
+    # Japanese
+    r"|(?:大変)?申し訳|すみません|ごめんなさい|残念ながら",
+    re.IGNORECASE,
+)
+
+
+def is_refusal(text: str) -> bool:
+    """Whether the text is the message of an error or a refusal."""
+    return len(text) <= SHORT_CHARACTERS and _REFUSAL.match(text) is not None
+
+
+REMOVED = "[…]"
+"""Stands where something was taken out. No gap of a pattern below has its dots, so that what is left on both sides
+never makes a quotation.
+"""
+_LATIN = r"users?|human|(?:be)?nutzer(?:in)?|anwender(?:in)?|utilisat(?:eur|rice)|usuari[oa]"
+_WIDE = r"用户|用戶|使用者|ユーザー?|利用者"
+_SPEAKER = rf"(?:(?:according to |as )?\b(?:the |der |die |den |el |la |l['’])?\b(?:{_LATIN})\b|{_WIDE})"
+_SAYS = (
+    r"\b(?:said|says?|saying|ask(?:s|ed|ing)?|wr[io]tes?|told|tells?|states?d?|request(?:s|ed)?|demand(?:s|ed)?|insist\w*"
+    r"|wants?|wanted|replie[sd]|answer(?:s|ed)|add(?:s|ed)|confirm(?:s|ed)|approve[sd]|instruct(?:s|ed)|order(?:s|ed)"
+    r"|put it|words?|quote"
+    r"|sagte?|fragte?|schrieb|bat|bittet|wollte|will|verlangte?|forderte?|meinte?|antwortete|bestätigte?|wünschte?"
+    r"|dit|demandé|demande|écrit|voulait|veut|répondu|confirmé|exigé|insisté"
+    r"|dijo|dice|pidió|pide|preguntó|escribió|quiere|respondió|confirmó|exigió)\b"
+)
+_GAP = r"[^\n\"“”„«»「」『』‘….!?]"
+_QUOTED = (
+    # What is not closed goes to the end of its line. Every alternative matches once it has begun: linear.
+    r"(?:\"[^\"\n]*\"?|“[^”\n]*”?|„[^“”\n]*[“”]?|«[^»\n]*»?|「[^」\n]*」?|『[^』\n]*』?"
+    r"|‘(?:[^’\n]|’(?=\w))*’?|(?<=[\s:(])'(?:[^'\n]|'(?=\w))*'?|\n[ \t]{0,3}>[^\n]*)"
+)
+_BEGUN = r"(?=[\"“„«「『‘'\n])"
+"""One look instead of one for each kind of quotation."""
+_NEAR = rf"(?=[^\n\"'“”„«»「」『』‘….!?]{{0,96}}+{_BEGUN})"
+"""Further off nothing is ascribed to a speaker: one look instead of one for each word that might say so."""
+_ASCRIBED = proven(
+    rf"{_SPEAKER}{_NEAR}{_GAP}{{0,40}}?(?:(?:{_SAYS}|[:：]){_GAP}{{0,24}}?|(?:{_WIDE}){_GAP}{{0,36}}?){_BEGUN}({_QUOTED})"
+    rf"|(?:{_WIDE}){_GAP}{{0,12}}?{_BEGUN}({_QUOTED})"
+    rf"|((?<!\w)(?:\"[^\"\n]{{1,500}}\"|“[^“”\n]{{1,500}}”)),? (?:{_SAYS} (?:by )?{_SPEAKER}"
+    rf"|{_SPEAKER} {_SAYS}(?!{_GAP}{{0,24}}[\"“]))",
+    re.IGNORECASE,
+)
+_SPOKEN_LINE = proven(
+    rf"^[ \t>*_#•-]{{0,8}}(?:{_LATIN}|{_WIDE})[*_ \t]{{0,4}}[:：][*_ \t]{{0,4}}(?![\"“„«「『‘'])[^\s*_][^\n]*",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+class Ascribed(Value):
+    """A text without words that the user never said."""
+
+    text: str
+    removed: tuple[str, ...] = ()
+    """What was taken out, each with what ascribed it to the user: kinds and counts."""
+
+
+def without_invented(text: str, user_said: Sequence[str]) -> Ascribed:
+    """The text without quotations and lines that put words into the user's mouth. Twice is as once.
+
+    A quotation that a message of the user's has, whatever its spacing, quotation marks and capitals, stays.
+    """
+    said: str | None = None
+    removed = 0
+
+    def checked(match: re.Match[str]) -> str:
+        nonlocal said, removed
+        said = words_of("\n".join(user_said)) if said is None else said
+        quoted = next(group for group in match.groups() if group is not None)
+        if has_words(said, quoted.strip().strip(">\"“”„«»「」『』‘’'").strip()):
+            return match[0]
+        removed += 1
+        return REMOVED
+
+    text = _ASCRIBED.sub(checked, text)
+    text, lines = _SPOKEN_LINE.subn(REMOVED, text)
+    what = ((removed, "quotations"), (lines, "lines"))
+    return Ascribed(
+        text=text,
+        removed=tuple(f"{kind} in the user's name, never said: {count:,}" for count, kind in what if count),
+    )
+
+
+MOST_TIMES_ROOM = 3
+"""A summary may be so many times as long as it was asked to be: models do not count exactly, and nor do estimates."""
+_WORD = proven(r"\w")
+_THOUGHT = proven(r"\A(?:\s*<(thinking|analysis)>.*?(?:</\1>|\Z))+", re.DOTALL)
+
+
+class Rule(StrEnum):
+    """What a summary can be rejected for."""
+
+    EMPTY = "empty"
+    CUT = "cut"
+    ERROR_TEXT = "error text"
+    PINS = "pins"
+    CONSTRAINTS = "constraints"
+    OPEN_WORK = "open work"
+    INFLATED = "inflated"
+    TARGET_SIZE = "target size"
+
+
+class Accepted(Value):
+    """What goes into the summary message: the summary, and the ledger of what it lost."""
+
+    text: str
+    added: tuple[str, ...] = ()
+    """What the ledger took in: kinds and counts, nothing of the conversation."""
+    removed: tuple[str, ...] = ()
+    """What was taken out of the summary: likewise."""
+
+
+class Rejected(Value):
+    """The summary is not used, and everything stays as it was."""
+
+    status: Literal[Status.FAILED_EMPTY_SUMMARY, Status.FAILED_INFLATED, Status.FAILED_CHECK]
+    rule: Rule
+    message: str
+    """Why, in words for a person; nothing of the conversation."""
+
+
+class _Draft(NamedTuple):
+    body: str
+    text: str
+    """With its ledger."""
+    added: tuple[str, ...]
+    replaced: Replacement
+
+
+def check_summary(summary: str, replaced: Replacement) -> Accepted | Rejected:
+    """Whether the summary may stand for the middle, and what goes into the message if it may.
+
+    What a model wrote of a ledger is not one: it is written anew, so that checking an accepted text changes nothing.
+    """
+    if hopeless := check_middle(replaced):
+        return hopeless
+    checked = without_invented(_plain(summary), replaced.user_said)
+    needed, lost = always_there(replaced), taken_in(checked.text, replaced)
+    full = _draft(checked.text, replaced, needed, lost)
+    # What is added by choice may be what inflates it.
+    draft = full if _broken(full) is None else _draft(checked.text, replaced, needed)
+    return _broken(draft) or Accepted(text=draft.text, added=draft.added, removed=checked.removed)
+
+
+def _plain(summary: str) -> str:
+    """The summary without ledger, frames and thoughts; its lines end as lines do, so that none hides its beginning."""
+    thought = _THOUGHT.sub("", unframed(without_ledger(summary)))
+    return "\n".join(line.rstrip() for line in thought.splitlines()).strip()
+
+
+def check_middle(replaced: Replacement) -> Rejected | None:
+    """Why no summary whatever may stand for the middle: known before a model is asked for one."""
+    return _first(((rule, breaks(replaced)) for rule, breaks in RULES_OF_MIDDLES.items()))
+
+
+def _pins(replaced: Replacement) -> str | None:
+    names = ", ".join(replaced.pinned)
+    return f"the summary would hide what is pinned: {names}" if names else None
+
+
+def _constraints(replaced: Replacement) -> str | None:
+    return _over_cap(replaced.constraints, replaced.cap, "what the user demanded, word for word,")
+
+
+def _open_work(replaced: Replacement) -> str | None:
+    return _over_cap(replaced.open_work, replaced.cap, "the list of open work")
+
+
+def _empty(draft: _Draft) -> str | None:
+    return None if _WORD.search(draft.body) else "the summary is blank"
+
+
+def _error_text(draft: _Draft) -> str | None:
+    return "the summary is an error or a refusal" if is_refusal(draft.body) else None
+
+
+def _inflated(draft: _Draft) -> str | None:
+    smaller = estimate_message(summary_message("", draft.text)) < draft.replaced.tokens
+    return None if smaller else "the summary is not smaller than what it replaces"
+
+
+def _target_size(draft: _Draft) -> str | None:
+    size, room = estimate_text(draft.body), draft.replaced.room
+    return f"the summary has {size:,} tokens; {room:,} were asked for" if size > MOST_TIMES_ROOM * room else None
+
+
+RULES_OF_MIDDLES: Mapping[Rule, Callable[[Replacement], str | None]] = {
+    Rule.PINS: _pins,
+    Rule.CONSTRAINTS: _constraints,
+    Rule.OPEN_WORK: _open_work,
+}
+RULES_OF_SUMMARIES: Mapping[Rule, Callable[[_Draft], str | None]] = {
+    Rule.EMPTY: _empty,
+    Rule.ERROR_TEXT: _error_text,
+    Rule.INFLATED: _inflated,
+    Rule.TARGET_SIZE: _target_size,
+}
+"""Each says what is wrong, or nothing; the first that does counts."""
+
+
+def _draft(body: str, replaced: Replacement, *entries: Entries) -> _Draft:
+    lines = [line for part in entries for line in part.lines]
+    added = tuple(what for part in entries for what in part.what)
+    return _Draft(body, "\n\n".join(filter(None, [body, ledger(lines)])), added, replaced)
+
+
+def _broken(draft: _Draft) -> Rejected | None:
+    return _first((rule, breaks(draft)) for rule, breaks in RULES_OF_SUMMARIES.items())
+
+
+def _first(checked: Iterable[tuple[Rule, str | None]]) -> Rejected | None:
+    return next(
+        (Rejected(status=_status(rule), rule=rule, message=message) for rule, message in checked if message), None
+    )
+
+
+def _status(rule: Rule) -> Literal[Status.FAILED_EMPTY_SUMMARY, Status.FAILED_INFLATED, Status.FAILED_CHECK]:
+    if rule is Rule.EMPTY:
+        return Status.FAILED_EMPTY_SUMMARY
+    return Status.FAILED_INFLATED if rule is Rule.INFLATED else Status.FAILED_CHECK
+
+
+def _over_cap(texts: Sequence[str], cap: int, what: str) -> str | None:
+    size = sum(map(line_tokens, texts))
+    return f"{what} has {size:,} tokens; a fifth of the window is {cap:,}: raise the window" if size > cap else None

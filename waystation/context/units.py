@@ -1,0 +1,156 @@
+"""Whole units of a view: what a compaction keeps or covers together, and what it never covers.
+
+Pinned messages: what no compaction covers because somebody said so, up to a fifth of the window.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from waystation.context.history import current, kept_whole, known, pinned_ids, stand_in, view, with_record
+from waystation.context.policy import CompactionPolicy
+from waystation.context.repair import units_of
+from waystation.context.tokens import Measure, estimate_messages
+from waystation.context.transcript import OPERATORS, Masked, Message, Opaque, Pinned, Restored, Transcript
+from waystation.kernel.errors import BadInput
+
+
+# Not values of pydantic: they are made anew for every plan, by the thousand, and never stored.
+@dataclass(frozen=True)
+class Unit:
+    """One message, or an assistant message with its calls' results: parting them would be illegal."""
+
+    messages: tuple[Message, ...]
+    stand_in: bool = False
+    """A summary or a marker of an earlier compaction."""
+
+    @cached_property
+    def tokens(self) -> int:
+        """Plain estimate."""
+        return estimate_messages(self.messages)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Of its messages."""
+        return tuple(message.id for message in self.messages)
+
+    @property
+    def pending(self) -> bool:
+        """Whether it waits for results."""
+        asked = {call.id for call in self.messages[0].tool_uses}
+        given = {result.tool_use_id for message in self.messages for result in message.tool_results}
+        return not asked <= given
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A transcript's view, cut into units. `None` where there is no such unit."""
+
+    units: tuple[Unit, ...]
+    contract: int | None
+    """Index of the unit with the first message that the user wrote."""
+    latest: int | None
+    """Index of the unit with the last message that the user wrote."""
+    pinned: frozenset[int] = frozenset()
+    """Indices of the units with a pinned message."""
+
+    @cached_property
+    def tokens(self) -> int:
+        """Plain estimate of all units."""
+        return sum(unit.tokens for unit in self.units)
+
+    @property
+    def pending(self) -> int | None:
+        """Index of the unit that waits for results."""
+        return len(self.units) - 1 if self.units and self.units[-1].pending else None
+
+    @cached_property
+    def protected(self) -> frozenset[int]:
+        """Indices of the units that no compaction covers: contract, latest user text, pending calls, pins."""
+        named = frozenset(index for index in (self.contract, self.latest, self.pending) if index is not None)
+        return named | self.pinned
+
+
+def layout(transcript: Transcript) -> Layout:
+    """The transcript's view as units."""
+    now = current(transcript)
+    stand_ins = stand_in_ids(now)
+    units = tuple(Unit(messages=unit, stand_in=unit[0].id in stand_ins) for unit in units_of(view(now)))
+    places = {message.id: index for index, unit in enumerate(units) for message in unit.messages}
+    return Layout(
+        units=units,
+        contract=places.get(_first_said(now.messages)),
+        latest=places.get(_first_said(reversed(now.messages))),
+        pinned=frozenset(places[name] for name in pinned_ids(now) if name in places),
+    )
+
+
+def _first_said(messages: Iterable[Message]) -> str:
+    """Id of the first of these messages that the user wrote: summaries and markers are only in the records."""
+    return next((message.id for message in messages if _is_said(message)), "")
+
+
+def _is_said(message: Message) -> bool:
+    """Whether the user wrote or attached something. What is attached beside results comes from a tool."""
+    if message.role != "user":
+        return False
+    if message.text.strip():
+        return not message.of_the_platform
+    shown = (block for block in message.blocks if isinstance(block, Opaque) and block.kind != OPERATORS)
+    return not message.tool_results and any(block.of_the_user for block in shown)
+
+
+def stand_in_ids(transcript: Transcript) -> frozenset[str]:
+    """Ids of the summaries and markers that the transcript's records put into its view."""
+    return frozenset(stand_in(record).id for record in transcript.compactions if not isinstance(record, Masked))
+
+
+def pin(transcript: Transcript, message_id: str, policy: CompactionPolicy, measure: Measure, record_id: str) -> Pinned:
+    """The record of this id that pins a message; a call stays with its results. What a compaction hides comes back.
+
+    Raises BadInput for a message that is unknown, pinned or never sent, and where pins would pass their cap.
+    """
+    now = current(transcript)
+    known(message_id, now)
+    if any(isinstance(record, Pinned) and record.message_id == message_id for record in now.records):
+        raise BadInput(f"{message_id} is pinned already")
+    record = Pinned(id=record_id, message_id=message_id)
+    # With the pin in force: what is hidden now counts with what it will have, not with what stands for it.
+    shown = layout(with_record(now, record))
+    places = {name: place for place, unit in enumerate(shown.units) for name in unit.ids}
+    if message_id not in places:
+        raise BadInput(f"{message_id} is never sent to the model, which takes no such message: it cannot be pinned")
+    sizes = {place: measure.part(shown.units[place].tokens) for place in shown.pinned}
+    if sum(sizes.values()) > policy.pin_cap:
+        before = [place for place in sorted(shown.pinned) if place != places[message_id]]
+        names = ", ".join(f"{shown.units[place].ids[0]} ({sizes[place]:,})" for place in before)
+        raise BadInput(
+            f"{message_id} has {sizes[places[message_id]]:,} tokens, and pins may have {policy.pin_cap:,} together, a "
+            f"fifth of the window; pinned are: {names or 'none'}. Take one of them back, or raise the window."
+            + _instead(now, message_id)
+        )
+    return record
+
+
+def unpin(transcript: Transcript, message_id: str, record_id: str) -> Restored:
+    """The record of this id that takes a pin back. Raises BadInput where there is none."""
+    for record in current(transcript).records:
+        if isinstance(record, Pinned) and record.message_id == message_id:
+            return Restored(id=record_id, record_id=record.id)
+    raise BadInput(f"{message_id} is not pinned")
+
+
+def _instead(now: Transcript, message_id: str) -> str:
+    """How a hidden message is seen again without a pin: by restoring what hides it, the outermost first."""
+    if message_id in kept_whole(now):
+        return ""
+    hiding: list[str] = []
+    hidden = message_id
+    for record in now.compactions:
+        if not isinstance(record, Masked) and hidden in record.covered:
+            hiding.insert(0, record.id)
+            hidden = stand_in(record).id
+    if not hiding:
+        return ""
+    commands = ", then ".join(f"`--compaction {name}`" for name in hiding)
+    return f" It is hidden: `waystation restore` with {commands} shows it again without a pin."

@@ -1,0 +1,1 @@
+"""Documents, tables and web pages: read, searched and cited."""

@@ -1,0 +1,425 @@
+"""Tables without private cells: what a column holds is judged by its name and all of its values, and replaced by cell.
+
+A cell alone shows too little: `(212) 5550147` is a phone number because its column is called *phone*, and a word is a
+name because those around it are. So values are looked at beside the name of their column, in a column under it, and
+alone. Where most values of a column are private, or its name makes them so, all of it is.
+
+What the whole document hides of a cell comes first: rows above it, other columns and words around the table may make it
+private. Looking at columns only adds to that. Where such a look comes to no end, every value that it was at is private:
+the document could be redacted, so nobody has to wait for its tables.
+"""
+
+import asyncio
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import NamedTuple
+
+from waystation.documents.tables import Cells, Table
+from waystation.kernel.errors import TextNotRedacted
+from waystation.kernel.patterns import proven
+from waystation.privacy.policy import FINGERPRINT_DIGITS, Place, Redacted, Replaced, redaction_notes, unredacted
+from waystation.privacy.ports import Placeholders, Redactor
+
+BATCH_CHARACTERS = 20_000
+"""Of one text in which values are looked for."""
+_AT_ONCE = 2_000
+"""Placeholders that are made and kept in one go."""
+SAMPLED = 200
+"""Values that show what a column holds."""
+_FEW = 2_000
+"""So many values of a column are looked at in every way."""
+MOST = 0.5
+"""Where more of a column's values than this are private, all are."""
+MADE_SO = 0.2
+"""The same for values that are private by their column's name alone."""
+UNIFORM = 0.98
+"""From this share of the sample on the rest of the values is what the sample is."""
+COVERED = 0.6
+"""Share of a value that is private, from which on all of it is."""
+_LABEL_CHARACTERS = 100
+NAMING_ROWS = 3
+"""Of a table; the names of its columns are among them."""
+MOST_LABELS = 200
+"""Different values of a column that may say what is right of them."""
+SAMPLED_BESIDE = 5
+DIGITS_OF_A_VALUE = 4
+"""The name of a column has fewer."""
+
+_FIGURE = proven(r"[+-]?[0-9]{0,11}(?:[.,][0-9]{1,6})?(?: ?%)?|[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[ T][0-9:.]{5,15})?")
+"""Too short for a card or an account; a phone number of digits alone is one by its column's name only."""
+_BREAKS = proven(r"[\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
+"""Signs that end a cell or a line."""
+_NOTHING = frozenset({"", "-", "?", "n/a", "na", "nil", "none", "null", "unknown", "yes", "no", "true", "false"})
+_ANY_WORD, _SECRET = "swordfish", "SECRET"
+"""Private only where every word is: under *password*."""
+_NOBODY_KNOWS = "0" * FINGERPRINT_DIGITS
+
+
+class RedactedTable(NamedTuple):
+    """A table with placeholders in the place of what is private, and what a person should know of it."""
+
+    table: Table
+    notes: tuple[str, ...]
+    put_aside: tuple[Redacted, ...] = ()
+    """Parts whose redaction took too long: whoever knows the document names it."""
+
+
+_Finds = dict[str, list[Replaced]]
+"""Of each value that has some, in the order of the value and apart from each other."""
+
+
+@dataclass(frozen=True)
+class ColumnRedactor:
+    """Redacts tables. Equal values have equal placeholders: they are still joined, grouped and counted."""
+
+    redactor: Redactor
+    placeholders: Placeholders
+
+    async def redacted(self, table: Table, tenant: str) -> RedactedTable:
+        """The same rows. Numbers, dates and words that are not private are as they were.
+
+        Raises RedactionFailed, and no TextNotRedacted.
+        """
+        search = _Search(self.redactor, tenant)
+        first = await search.alone("", list(dict.fromkeys([column.values[0] for column in table.columns])))
+        row, headless = _naming_row(table), bool(_private(first))
+        columns: list[Cells] = []
+        for left, column in zip((None, *table.columns), table.columns, strict=False):
+            label = " ".join(column.values[column.codes[row]].split())[:_LABEL_CHARACTERS]
+            sought = await asyncio.to_thread(_sought, label, column)
+            beside = await search.beside_labels(left, column, row) if left is not None else {}
+            verdict = await search.verdict(sought)
+            verdict = await verdict.and_also(column.values[1:], sought.hidden, beside)
+            own = await _Verdict(first).and_also(column.values[:1], sought.named, beside)
+            name = column.values[0]
+            if _says_something(name) and (headless or _looks_like_a_value(name)):
+                own = own._replace(type=verdict.type)
+            renamed = await self._replaced([name], own, tenant)
+            replaced = await self._replaced(sought.replaceable, verdict, tenant)
+            columns.append(_replaced_in(column, renamed, replaced))
+        aside = tuple([result for result in search.results if result.put_aside])
+        notes = redaction_notes(*[result for result in search.results if not result.put_aside])
+        return RedactedTable(table.replace(columns=tuple(columns)), notes, aside)
+
+    async def _replaced(self, values: Sequence[str], verdict: "_Verdict", tenant: str) -> dict[str, str]:
+        """What stands for each value with something private in it."""
+        finds, wanted = await asyncio.to_thread(_unnamed, values, verdict)
+        made: dict[tuple[str, str], str] = {}
+        for kind, own in wanted.items():
+            texts = sorted(own)
+            # In slices, so that other work comes in between.
+            for first in range(0, len(texts), _AT_ONCE):
+                some = await self.placeholders.placeholders(kind, texts[first : first + _AT_ONCE], tenant)
+                made |= {(kind, text): placeholder for text, placeholder in some.items()}
+        return await asyncio.to_thread(
+            lambda: {value: _with_placeholders(value, found, made) for value, found in finds.items()}
+        )
+
+
+class _Sought(NamedTuple):
+    """A column's name, and its different values below the first row that say something."""
+
+    label: str
+    values: Sequence[str]
+    hidden: _Finds
+    """What the document does not show of values below the first row: of equal ones all that it hides of any."""
+    named: _Finds
+    """And of the first row's."""
+
+    @property
+    def replaceable(self) -> Sequence[str]:
+        """Values that may get a placeholder."""
+        return [*self.values, *(value for value in self.hidden if not _says_something(value))]
+
+    @property
+    def sample(self) -> Sequence[str]:
+        """From all over the column."""
+        return self.values[:: max(1, -(-len(self.values) // SAMPLED))]
+
+
+class _Verdict(NamedTuple):
+    """What is private in a column."""
+
+    finds: _Finds
+    type: str = ""
+    """Of the whole column; empty where some of its values may be seen."""
+
+    async def and_also(self, values: Sequence[str], hidden: _Finds, finds: _Finds) -> "_Verdict":
+        """With what was found in other ways, too: of two placeholders for one stretch the document's stays."""
+        merged = await asyncio.to_thread(_merged, values, hidden, self.finds, finds) if hidden or finds else self.finds
+        return _Verdict(merged, self.type)
+
+    def of(self, value: str) -> Sequence[Replaced]:
+        """What is to be replaced in a value."""
+        found = self.finds.get(value, [])
+        if not self.type or (len(found) == 1 and found[0][:2] == _ends(value)):
+            return found
+        return [Replaced(*_ends(value), self.type, "")]
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Looks for what is private in values, many of them in one text."""
+
+    redactor: Redactor
+    tenant: str
+    results: list[Redacted] = field(default_factory=list[Redacted])
+    """Everything that was redacted on the way."""
+
+    async def verdict(self, sought: _Sought) -> _Verdict:
+        """On a column."""
+        sample = sought.sample
+        if not sample:
+            return _Verdict({})
+        alone = await self.alone("", sample)
+        label = sought.label
+        beside, under = await self.beside(label, sample), await self.under(label, sample)
+        shown = await asyncio.to_thread(_merged, sample, beside, under, alone)
+        known = await asyncio.to_thread(_merged, sample, sought.hidden, shown)
+        private = _private(known)
+        whole = await self._whole(label, sample, len(private), len(_private(shown) - _private(alone)))
+        if whole and len(private) >= UNIFORM * len(sample):
+            return _Verdict(known, _type(known))
+        if not whole and not shown and all(map(_FIGURE.fullmatch, sought.values)):
+            return _Verdict({})
+        few = len(sought.values) <= _FEW
+        finds = await asyncio.to_thread(
+            _merged,
+            sought.values,
+            sought.hidden,
+            await self.beside(label, sought.values),
+            await self.under(label, sought.values) if few or under else {},
+            await self.alone("", sought.values) if few or alone else {},
+        )
+        whole = whole or len(_private(finds)) > MOST * len(sought.values)
+        return _Verdict(finds, _type(finds) if whole else "")
+
+    async def _whole(self, label: str, sample: Sequence[str], private: int, by_name: int) -> bool:
+        """Whether so many private values of the sample, those by the column's name among them, make all of it so."""
+        if private > MOST * len(sample) or by_name >= MADE_SO * len(sample):
+            return True
+        return bool(await self.beside(label, [_ANY_WORD])) and not await self.alone("", [_ANY_WORD])
+
+    async def beside(self, label: str, values: Sequence[str]) -> _Finds:
+        """Each value behind the name of its column: `phone: (212) 5550147`."""
+        return await self._found("", [(f"{label}: ", value) for value in values], "\n") if label else {}
+
+    async def beside_labels(self, left: Cells, column: Cells, named: int) -> _Finds:
+        """Each value behind what is left of it, where that is a word on its kind: `phone | (212) 5550147`.
+
+        `named`: the row that may name columns. It counts only where rows below it are such pairs.
+        """
+        if len(left.values) > MOST_LABELS:
+            return {}
+        pairs = await asyncio.to_thread(_pairs, left, column, named + 1)
+        some = [(label, value) for label, values in pairs.items() for value in islice(values, SAMPLED_BESIDE)]
+        shown = await self._found("", [(f"{label}: ", value) for label, value in some], "\n")
+        telling = dict.fromkeys(label for label, value in some if value in shown)
+        every = [(label, value) for label in telling for value in pairs[label]]
+        if every:
+            rows = range(named + 1)
+            every += [(left.values[left.codes[row]], column.values[column.codes[row]]) for row in rows]
+        return await self._found("", [(f"{label}: ", value) for label, value in every], "\n")
+
+    async def under(self, label: str, values: Sequence[str]) -> _Finds:
+        """In a column under its name."""
+        plain = [value for value in values if not _BREAKS.search(value)]
+        above = f"{_BREAKS.sub(' ', label)}\t#\n"
+        return await self._found(above, [("", value) for value in plain], "\t#\n") if label else {}
+
+    async def alone(self, _label: str, values: Sequence[str]) -> _Finds:
+        """Each value on a line."""
+        return await self._found("", [("", value) for value in values], "\n")
+
+    async def _found(self, above: str, behind: Sequence[tuple[str, str]], end: str) -> _Finds:
+        return await asyncio.to_thread(_by_value, await self._results(above, behind, end))
+
+    async def _results(
+        self, above: str, behind: Sequence[tuple[str, str]], end: str
+    ) -> Iterable[tuple["_Batch", Redacted]]:
+        """Texts of values, each behind what goes before it, and what the redactor says of them."""
+        batches = await asyncio.to_thread(_batches, above, behind, end)
+        results = await self._redacted([batch.text for batch in batches])
+        self.results.extend(results)
+        return zip(batches, results, strict=True)
+
+    async def _redacted(self, texts: Sequence[str]) -> Sequence[Redacted]:
+        """A placeholder alone for a text that cannot be redacted."""
+        try:
+            return await self.redactor.redact(texts, Place.TOOL_RESULT, self.tenant)
+        except TextNotRedacted:
+            if len(texts) == 1:
+                return [unredacted(text, _NOBODY_KNOWS) for text in texts]
+        # Which one it was, only one by one tells. What was done is done at once.
+        return [result for text in texts for result in await self._redacted([text])]
+
+
+def _by_value(results: Iterable[tuple["_Batch", Redacted]]) -> _Finds:
+    found: _Finds = {}
+    for batch, result in results:
+        for value, find in batch.finds(result):
+            found.setdefault(value, []).append(find)
+    return found
+
+
+def _batches(above: str, behind: Sequence[tuple[str, str]], end: str) -> list["_Batch"]:
+    batches: list[_Batch] = []
+    for before, value in behind:
+        if not batches or batches[-1].length > BATCH_CHARACTERS:
+            batches.append(_Batch(above))
+        batches[-1].add(before, value, end)
+    return batches
+
+
+class _Batch:
+    """A text of values."""
+
+    def __init__(self, above: str) -> None:
+        self._parts, self.length = [above], len(above)
+        self._values: list[str] = []
+        self._starts: list[int] = []
+
+    def add(self, before: str, value: str, end: str) -> None:
+        """One value more."""
+        self._values.append(value)
+        self._starts.append(self.length + len(before))
+        self._parts += (before, value, end)
+        self.length += len(before) + len(value) + len(end)
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return "".join(self._parts)
+
+    def finds(self, result: Redacted) -> Iterator[tuple[str, Replaced]]:
+        """The values in which something is replaced, and where: all of each, where the text could not be redacted."""
+        if result.unredacted:
+            # A credential may be among them, of which nothing is kept.
+            yield from ((value, Replaced(*_ends(value), _SECRET, "")) for value in self._values if value.strip())
+            return
+        for span in result.spans:
+            number = max(0, bisect_right(self._starts, span.start) - 1)
+            while number < len(self._starts) and self._starts[number] < span.end:
+                value, place = self._values[number], self._starts[number]
+                start, end = max(0, span.start - place), min(len(value), span.end - place)
+                if start < end:
+                    own = (start, end) == (span.start - place, span.end - place)
+                    yield value, Replaced(start, end, span.type, span.placeholder if own else "")
+                number += 1
+
+
+def _sought(label: str, column: Cells) -> _Sought:
+    below = column.values[1:]
+    hidden: _Finds = {}
+    named: _Finds = {}
+    for place, found in column.hidden.items():
+        value = column.values[place]
+        (hidden if place else named)[value] = _trimmed(value, found)
+    return _Sought(label, list(filter(_says_something, below)), hidden, named)
+
+
+def _pairs(left: Cells, column: Cells, first: int) -> dict[str, dict[str, None]]:
+    """The values of a column by what is left of them, from a row on."""
+    pairs: dict[str, dict[str, None]] = {}
+    for label, code in zip(left.codes[first:], column.codes[first:], strict=True):
+        pairs.setdefault(left.values[label], {})[column.values[code]] = None
+    return pairs
+
+
+def _trimmed(value: str, found: Iterable[Replaced]) -> list[Replaced]:
+    """What needs a placeholder of its own, without the blanks around it: equal words have equal ones."""
+    trimmed: list[Replaced] = []
+    for one in found:
+        start, end = (0, 0) if one.placeholder else _ends(value[one.start : one.end])
+        trimmed.append(one._replace(start=one.start + start, end=one.start + end) if start < end else one)
+    return trimmed
+
+
+def _replaced_in(column: Cells, renamed: Mapping[str, str], replaced: Mapping[str, str]) -> Cells:
+    """`renamed`: of the first value, `replaced`: of those below."""
+    if not renamed and not replaced:
+        return column
+    name, *below = column.values
+    values = (renamed.get(name, name), *[replaced.get(value, value) for value in below])
+    return column.replace(values=values, hidden={})
+
+
+def _merged(values: Iterable[str], *ways: _Finds) -> _Finds:
+    """All that any way of looking found; where two overlap, the one that has the other in it, else both as one."""
+    merged: _Finds = {}
+    for value in values:
+        if found := list(chain.from_iterable(way.get(value, ()) for way in ways)):
+            merged[value] = _apart(found)
+    return merged
+
+
+def _apart(found: Sequence[Replaced]) -> list[Replaced]:
+    """In order. Of equal stretches the first one given stays."""
+    apart: list[Replaced] = []
+    longest = 0  # of what the last one was made of
+    for find in sorted(found, key=lambda one: (one.start, -one.end)):
+        length = find.end - find.start
+        if not apart or apart[-1].end <= find.start:
+            apart.append(find)
+            longest = length
+        elif apart[-1].end < find.end:
+            kind = find.type if length > longest else apart[-1].type
+            apart[-1] = Replaced(apart[-1].start, find.end, kind, "")
+            longest = max(longest, length)
+    return apart
+
+
+def _private(finds: _Finds) -> set[str]:
+    """The values that are private, and do not only have something private in them."""
+    return {
+        value for value, found in finds.items() if sum(find.end - find.start for find in found) >= COVERED * len(value)
+    }
+
+
+def _type(finds: _Finds) -> str:
+    """That of most private values."""
+    counted = Counter(find.type for value in _private(finds) for find in finds[value])
+    return max(counted, key=lambda kind: (counted[kind], kind), default=_SECRET)
+
+
+def _ends(value: str) -> tuple[int, int]:
+    """Of what is not blank."""
+    return len(value) - len(value.lstrip()), len(value.rstrip())
+
+
+def _naming_row(table: Table) -> int:
+    """The first row that names columns: a title of one cell may stand above it."""
+    widest = max(table.widths[:NAMING_ROWS])
+    return next(row for row, width in enumerate(table.widths) if width == widest)
+
+
+def _says_something(value: str) -> bool:
+    return value.strip().casefold() not in _NOTHING
+
+
+def _looks_like_a_value(name: str) -> bool:
+    return "@" in name or sum(map(str.isdigit, name)) >= DIGITS_OF_A_VALUE
+
+
+def _unnamed(values: Iterable[str], verdict: _Verdict) -> tuple[dict[str, Sequence[Replaced]], dict[str, set[str]]]:
+    """What is private in each value, and by type the texts that have no placeholder yet."""
+    finds = {value: found for value in values if (found := verdict.of(value))}
+    wanted: dict[str, set[str]] = {}
+    for value, found in finds.items():
+        for find in found:
+            if not find.placeholder:
+                wanted.setdefault(find.type, set()).add(value[find.start : find.end])
+    return finds, wanted
+
+
+def _with_placeholders(value: str, found: Sequence[Replaced], made: Mapping[tuple[str, str], str]) -> str:
+    parts: list[str] = []
+    position = 0
+    for find in found:
+        own = find.placeholder or made[find.type, value[find.start : find.end]]
+        parts += (value[position : find.start], own)
+        position = find.end
+    return "".join((*parts, value[position:]))

@@ -1,0 +1,416 @@
+"""A task's documents: named texts with lines, found by search, cited by lines and, where they have any, by places.
+
+What becomes of a task's documents when they are given again: none moves, new ones come last, removed ones stay.
+
+Agents share out documents by their numbers and cite them by name and lines: a number means the same document as long as
+the task lives.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from difflib import SequenceMatcher
+from functools import cached_property
+from typing import Literal, NamedTuple, final
+
+from pydantic import ConfigDict, Field, computed_field
+
+from waystation.kernel.errors import BadInput
+from waystation.kernel.patterns import proven
+from waystation.kernel.value import Value
+
+MOST_OF_A_TASK = 5_000
+"""Documents that a task may have, those that were removed among them: agents know each by its name, and each worker
+redacts all names once for the tools that list, read and search them, which takes minutes.
+"""
+
+LONGEST_PLACE = 120
+"""Characters."""
+
+REMOVED_NAME = "removed while the task ran"
+"""Where agents see the name of such a document: its number stays."""
+
+_MARKER = proven(r"\[((?:page|slide|sheet|chapter|section|attachment) [^\[\]:\s][^\[\]:\n]*)\]")
+_ENDS_A_MARKER = str.maketrans("[]:", "()-")
+
+
+class Document(Value):
+    """One document of a task. `blob` is the content hash of its text; `name` is its path as the person gave it."""
+
+    name: str
+    blob: str
+    lines: int
+    characters: int
+    source: str = ""
+    """Content hash of the file that the text was read from, where it was read from one."""
+    removed: bool = False
+    """It was there once: it keeps its number, and is read no more."""
+
+
+class DocumentHit(Value):
+    """A stretch of a document that matches a query, best first. Line numbers start at 1, both ends included."""
+
+    name: str
+    first_line: int
+    last_line: int
+    text: str
+    score: float
+    blob: str = ""
+    """Content hash of the version that was searched."""
+    shown: bool = False
+    """The stretch is of the document as it is shown, not of the original."""
+    first_character: int = 0
+    """Of a part of one long line: where in the line it begins, counted from 1. 0: whole lines."""
+
+    @property
+    def where(self) -> str:
+        """What follows its citation; empty for whole lines."""
+        last = self.first_character + len(self.text) - 1
+        return f" characters {self.first_character:,}-{last:,} of this line" if self.first_character else ""
+
+
+class ShownDocument(NamedTuple):
+    """A document as agents may see it, line for line."""
+
+    blob: str
+    """Content hash of the original."""
+    name: str
+    """As it was handed in."""
+    called: str
+    """As agents know it."""
+    text: str
+
+
+class DocumentPassage(NamedTuple):
+    """Lines of one document, counted from 1, both ends included."""
+
+    name: str
+    heading: str
+    """The nearest one above, for a passage that does not start with its own."""
+    first_line: int
+    last_line: int
+    text: str
+    first_character: int = 0
+    """Of a part of one long line: where in the line it begins, counted from 1. 0: whole lines."""
+
+
+class LeftOut(Value):
+    """A file, folder or part of a file that was given and is in no document. The reason is words to follow the name."""
+
+    name: str
+    reason: str
+
+
+@final
+class DocumentFinder:
+    """Documents by what they are called, for as many names as are looked up."""
+
+    def __init__(self, documents: Sequence[Document]) -> None:
+        self._names = [document.name for document in documents]
+
+    def index(self, name: str) -> int | None:
+        """Which document has that name; else which is the only one whose name has the same letters and digits,
+        whatever the case: what a placeholder stands for is restored as it was written where it was met first.
+        """
+        if (exactly := self._exactly.get(name)) is not None:
+            return exactly
+        alike = self._alike.get(_letters(name), ())
+        return alike[0] if len(alike) == 1 else None
+
+    @cached_property
+    def _exactly(self) -> dict[str, int]:
+        """The first, where several have the same name."""
+        return {name: index for index, name in reversed([*enumerate(self._names)])}
+
+    @cached_property
+    def _alike(self) -> dict[str, list[int]]:
+        alike: dict[str, list[int]] = {}
+        for index, name in enumerate(self._names):
+            alike.setdefault(_letters(name), []).append(index)
+        return alike
+
+
+def document_named(name: str, documents: Sequence[Document]) -> Document | None:
+    """The document that is called so, as a `DocumentFinder` finds it."""
+    found = DocumentFinder(documents).index(name)
+    return None if found is None else documents[found]
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, name.casefold()))
+
+
+def place_marker(place: str) -> str:
+    """The line that says where in the original the lines below it stand: `[page 3]`, `[sheet Costs]`.
+
+    It belongs to the converted text and is no content of the document. It has no colon, so it is never a citation.
+    """
+    words = " ".join(place.translate(_ENDS_A_MARKER).split())
+    return f"[{words if len(words) <= LONGEST_PLACE else words[: LONGEST_PLACE - 1] + '…'}]"
+
+
+def marked_place(line: str) -> str | None:
+    """The place that a line marks; None: it is a line of the document."""
+    marker = _MARKER.fullmatch(line)
+    return marker[1] if marker else None
+
+
+def with_places(parts: Iterable[tuple[str, str]]) -> str:
+    """One text of parts in order, each a place (empty: none) and its text.
+
+    Parts without text leave no marker, and parts of the same place in a row share one.
+
+    A line of a part that looks like a marker is moved by a space: a document cannot claim places that it does not have.
+    """
+    blocks: list[str] = []
+    before = ""
+    for place, text in parts:
+        lines = [f" {line}" if marked_place(line) else line.rstrip() for line in text.splitlines()]
+        if body := "\n".join(lines).strip("\n"):
+            blocks.append(f"{place_marker(place)}\n{body}" if place not in {"", before} else body)
+            before = place
+    return "\n\n".join(blocks)
+
+
+def place_of(lines: Sequence[str], line_number: int) -> str | None:
+    """The place of a line, counted from 1: what the nearest marker at or above it says. None: there is none."""
+    above = (marked_place(line) for line in reversed(lines[:line_number]))
+    return next((place for place in above if place), None)
+
+
+MOST_COMPARED = 2_500
+"""Lines of one version times lines of the other, between two lines that each has once: more count as one change."""
+_MOST_COMPARED_IN_ALL = 200_000
+
+_Kind = Literal["changed", "added", "removed"]
+
+
+class DocumentSet(Value):
+    """Documents as they are given again, as the store keeps the list of them. Their texts are there."""
+
+    documents: tuple[Document, ...] = ()
+    missing: tuple[str, ...] = ()
+    """Names of the task's documents that are there no more."""
+
+
+class DocumentChange(Value):
+    """What an update did to one document. Its JSON says the kind, too, which is worked out again when that is read."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    position: int
+    """Among the task's documents, from 0."""
+    name: str
+    before: str = ""
+    """Content hash of the version before; empty: it was not there."""
+    after: str = ""
+    """Content hash of the version from now on; empty: it is there no more."""
+
+    @computed_field
+    @property
+    def kind(self) -> _Kind:
+        """In a word."""
+        if not self.before:
+            return "added"
+        return "changed" if self.after else "removed"
+
+
+class DocumentsUpdate(Value):
+    """One update of a task's documents: a reference and numbers, no names."""
+
+    number: int
+    """Counted in the task, from 1. In a task that was forked those of the first task come before its own."""
+    given: str
+    """Content hash of the `DocumentSet` in the store."""
+    by: str = ""
+    """The name that the person gave: a claim, not a proof."""
+    answer_id: str = ""
+    updated_at: datetime
+    kept: bool = False
+    """False until the store has it."""
+    changed: int = 0
+    added: int = 0
+    removed: int = 0
+
+    @property
+    def text(self) -> str:
+        """What it did, in numbers."""
+        counts = {"changed": self.changed, "added": self.added, "removed": self.removed}
+        return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count) or "nothing changed"
+
+
+class KeptUpdate(DocumentsUpdate):
+    """The same as the audit trail has it: with what it did, so that earlier versions can be named."""
+
+    changes: tuple[DocumentChange, ...]
+
+    @property
+    def counted(self) -> DocumentsUpdate:
+        """Without names."""
+        return DocumentsUpdate(
+            number=self.number,
+            given=self.given,
+            by=self.by,
+            answer_id=self.answer_id,
+            updated_at=self.updated_at,
+            kept=self.kept,
+            changed=self.changed,
+            added=self.added,
+            removed=self.removed,
+        )
+
+
+def refuse_too_many(count: int, what: str = "documents", *, had: int = 0) -> None:
+    """Raises BadInput for more than a task may have, unless it `had` as many before."""
+    if count > max(MOST_OF_A_TASK, had):
+        raise BadInput(
+            f"{count:,} {what} are too many: a task may have {MOST_OF_A_TASK:,} documents. Give a folder of fewer, "
+            "share them out to several tasks, or join them to fewer files"
+        )
+
+
+def updated(known: Sequence[Document], given: DocumentSet) -> tuple[Document, ...]:
+    """The documents of a task from now on. The same set again changes nothing."""
+    by_name = {document.name: document for document in given.documents}
+    names = {document.name for document in known}
+    kept = [
+        document.replace(removed=True)
+        if document.name in given.missing and document.name not in by_name
+        else by_name.get(document.name, document)
+        for document in known
+    ]
+    return (*kept, *(document for name, document in by_name.items() if name not in names))
+
+
+def changes(before: Sequence[Document], after: Sequence[Document]) -> tuple[DocumentChange, ...]:
+    """What is different, in the order of the documents; `after` begins with the documents of `before`."""
+    found = [
+        DocumentChange(
+            position=position,
+            name=document.name,
+            before=_version(before[position]) if position < len(before) else "",
+            after=_version(document),
+        )
+        for position, document in enumerate(after)
+    ]
+    return tuple(change for change in found if change.before != change.after)
+
+
+def in_all(updates: Iterable[KeptUpdate]) -> tuple[DocumentChange, ...]:
+    """What these updates, oldest first, did together: what was changed back is no change."""
+    merged: dict[int, DocumentChange] = {}
+    for change in (change for update in updates for change in update.changes):
+        first = merged.get(change.position, change)
+        merged[change.position] = change.replace(before=first.before)
+    return tuple(change for _, change in sorted(merged.items()) if change.before != change.after)
+
+
+def earlier_versions(updates: Sequence[KeptUpdate]) -> dict[str, tuple[str, ...]]:
+    """By name of the document: the content hashes of its versions before the newest, the newest of them first."""
+    found: dict[str, tuple[str, ...]] = {}
+    for change in (change for update in reversed(updates) for change in update.changes if change.before):
+        found[change.name] = tuple(dict.fromkeys((*found.get(change.name, ()), change.before)))
+    return found
+
+
+def as_known(names: Iterable[str], known: Iterable[str]) -> dict[str, str]:
+    """By name as given: the name of the document that is meant.
+
+    The same file may be reached by another path than when it was submitted: a path that ends with the name of exactly
+    one document, which no other given path is or ends with, means that document.
+    """
+    there = frozenset(known)
+    meant = {name: name if name in there else _ending(name, there) for name in names}
+    reached = Counter(meant.values())
+    return {name: found if found and (name == found or reached[found] == 1) else name for name, found in meant.items()}
+
+
+def _ending(name: str, known: frozenset[str]) -> str:
+    """The only known name with which this path ends after a slash; empty: there is none, or more than one."""
+    endings = (name[place + 1 :] for place, sign in enumerate(name) if sign == "/")
+    found = [ending for ending in endings if ending in known]
+    return found[0] if len(found) == 1 else ""
+
+
+class ChangedLines(NamedTuple):
+    """Lines of the newer version that the older one does not have there, from 1; none: lines were taken out there."""
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        if self.last < self.first:
+            return f"taken out after line {self.last}"
+        return f"line {self.first}" if self.first == self.last else f"lines {self.first}-{self.last}"
+
+
+def changed_lines(before: Sequence[str], after: Sequence[str]) -> tuple[ChangedLines, ...]:
+    """Where two versions differ, in order. The work is about linear in the lines, whatever they are."""
+    found: list[ChangedLines] = []
+    room = _MOST_COMPARED_IN_ALL
+    for old, new in _between_anchors(before, after):
+        size = len(old) * len(new)
+        if size > min(room, MOST_COMPARED):
+            found.append(ChangedLines(new.start + 1, new.stop))
+            continue
+        room -= size
+        matcher = SequenceMatcher(None, before[old.start : old.stop], after[new.start : new.stop], autojunk=False)
+        found += [
+            ChangedLines(new.start + first + 1, new.start + last)
+            for tag, _, _, first, last in matcher.get_opcodes()
+            if tag != "equal"
+        ]
+    return tuple(found)
+
+
+def _between_anchors(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[range, range]]:
+    """The stretches of lines that are not the same, without what is equal at their ends."""
+    last, last_new = 0, 0
+    for place, new_place in (*_anchors(before, after), (len(before), len(after))):
+        start, start_new, end, end_new = last, last_new, place, new_place
+        while start < end and start_new < end_new and before[start] == after[start_new]:
+            start, start_new = start + 1, start_new + 1
+        while start < end and start_new < end_new and before[end - 1] == after[end_new - 1]:
+            end, end_new = end - 1, end_new - 1
+        if start < end or start_new < end_new:
+            yield range(start, end), range(start_new, end_new)
+        last, last_new = place + 1, new_place + 1
+
+
+def _anchors(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int]]:
+    """Places of lines that each version has once, as many as stand in one order in both (as patience diff does)."""
+    new_places = _once(after)
+    pairs = [(place, new_places[line]) for line, place in _once(before).items() if line in new_places]
+    ends: list[int] = []  # of runs of 1, 2, … pairs, the end in `after` that leaves the most room
+    ending: list[int] = []  # the pair at that end
+    before_it: list[int | None] = []
+    for number, (_, new_place) in enumerate(pairs):
+        length = bisect_left(ends, new_place)
+        before_it.append(ending[length - 1] if length else None)
+        ends[length : length + 1], ending[length : length + 1] = [new_place], [number]
+    run: list[tuple[int, int]] = []
+    at = ending[-1] if ending else None
+    while at is not None:
+        run.append(pairs[at])
+        at = before_it[at]
+    return run[::-1]
+
+
+def _once(lines: Sequence[str]) -> dict[str, int]:
+    """Lines that stand there once, in order, with their places."""
+    often = Counter(lines)
+    return {line: place for place, line in enumerate(lines) if often[line] == 1}
+
+
+def _version(document: Document) -> str:
+    return "" if document.removed else document.blob
+
+
+class SourceDocument(Value):
+    """A document as a person hands it over: its name and its text."""
+
+    name: str = Field(min_length=0)
+    text: str = Field(min_length=0)  # with a bound, pydantic refuses halves of surrogate pairs
+    source: str = ""
+    """Content hash of the file that it was read from: a file that has the same is not read again."""

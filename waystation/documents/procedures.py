@@ -1,0 +1,229 @@
+"""Procedures: what a user wants done in which way, as Markdown files that are handed in as that and as nothing else.
+
+A skill is a procedure in the form that other clients use: a folder with `SKILL.md` and files that this refers to.
+Agents are told when it is used, and read it and its files by tools. Nothing of it is ever run.
+
+They are the user's words, like the instructions of a task, and no evidence: agents follow them and do not cite them.
+What stands among the documents is never one.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
+from pathlib import PurePosixPath
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from waystation.kernel.patterns import proven
+from waystation.kernel.value import Value
+
+FOLDER, SUFFIX = "skills", ".md"
+SKILL_FILE = "SKILL.md"
+MOST_PROCEDURES = 50
+"""Of one task."""
+PROCEDURE_CHARACTERS = 20_000
+"""Of one procedure."""
+SKILL_CHARACTERS = 50_000
+"""Of a skill, and of each of its files: what has more than fits a window is read in pieces."""
+MOST_SKILL_FILES = 100
+"""Of one skill."""
+MOST_TOGETHER = 200_000
+"""Characters of all procedures of a task, files of skills included: they stand in its request."""
+_LONGEST_NAME = 200
+DESCRIPTION_CHARACTERS = 1_024
+"""As the form of skills has it: an agent decides by it alone whether it reads on. Other procedures have fewer."""
+_SIZES, _SKILL_SIZES = (PROCEDURE_CHARACTERS, 300), (SKILL_CHARACTERS, DESCRIPTION_CHARACTERS)
+"""Most characters below the front matter, and of a description."""
+LEAST_FIT = 0.3
+"""From which on a procedure is shown with the contract, from 0 to 1. Others are read by whoever wants them."""
+_FENCE = "---"
+_FIELD = proven(r"(name|description):\s*(.*)")
+_SKILL_NAME = proven(r"[^\W_][\w .-]{0,63}")
+"""Other clients take small letters, digits and hyphens; skills that are about have capitals, blanks and dots, too."""
+_YAML_SIGNS = ("[", "{", "&", "*", "!", "@", "`", "%", ",", "]", "}")
+"""With which a value that stands in no quotes is no text."""
+_WORD = proven(r"[^\W\d_]{4,}")
+_STEM = 5
+"""Letters of a word that count, so that `licences` is the word `licence`."""
+_SAY_NOTHING = frozenset({"about", "every", "from", "have", "into", "must", "that", "this", "what", "when", "with"})
+
+
+class SkillFile(Value):
+    """A file beside a skill's `SKILL.md`."""
+
+    name: str = Field(min_length=1, max_length=_LONGEST_NAME)
+    """Its path in the folder, like `references/tides.md`; one line."""
+    text: str = Field(max_length=SKILL_CHARACTERS)
+
+
+class GivenProcedure(Value):
+    """A procedure as a person hands it in."""
+
+    name: str = Field(min_length=1, max_length=_LONGEST_NAME)
+    """Of its file, or of a skill's folder; one line."""
+    text: str
+    """Of a skill that of its `SKILL.md`."""
+    skill: bool = False
+    files: tuple[SkillFile, ...] = Field(default=(), max_length=MOST_SKILL_FILES)
+    """Of a skill."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the text's UTF-8 bytes, in hex: by which a person sees what agents were told to follow.
+
+        Of a skill that of what `sha256sum` prints of `SKILL.md` and then of its files, by name.
+        """
+        own = sha256(self.text.encode()).hexdigest()
+        if not self.skill:
+            return own
+        files = sorted((file.name, sha256(file.text.encode()).hexdigest()) for file in self.files)
+        lines = [f"{digest}  {name}\n" for name, digest in [(SKILL_FILE, own), *files]]
+        return sha256("".join(lines).encode()).hexdigest()
+
+    @property
+    def called(self) -> str:
+        """A skill as agents are told, with where that is, if its folder is called otherwise."""
+        found = usable(self)
+        if isinstance(found, Malformed) or found.name == self.name:
+            return self.name
+        return f"{found.name} in the folder {self.name}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of what is in the folder of a skill."""
+        return (SKILL_FILE, *(file.name for file in self.files))
+
+
+class Procedure(Value):
+    """One procedure that can be used."""
+
+    document: str
+    """Its file's name."""
+    name: str
+    description: str
+    text: str
+    """Without the front matter."""
+    skill: bool = False
+    """It is read by whoever wants it, and shown to nobody before."""
+    files: tuple[SkillFile, ...] = ()
+
+    def relevance(self, goal: str) -> float:
+        """From 0 to 1: the share of the words of its name and description that the goal has, too."""
+        own = _stems(f"{self.name} {self.description}")
+        return len(own & _stems(goal)) / len(own) if own else 0.0
+
+
+class Malformed(Value):
+    """One that cannot be used."""
+
+    document: str
+    reason: str
+    """Words to follow the name."""
+
+
+def is_named_like_one(document: str) -> bool:
+    """Whether a person may take a document of this name for a procedure: `skills/….md`, in whichever folder that is."""
+    if FOLDER not in document:  # of many documents nearly all
+        return False
+    path = PurePosixPath(document)
+    return path.parent.name == FOLDER and path.suffix.lower() == SUFFIX
+
+
+def checked(given: tuple[GivenProcedure, ...]) -> tuple[GivenProcedure, ...]:
+    """The same. Raises ValueError naming the file and the reason where agents could not follow one as it is."""
+    if len(given) > MOST_PROCEDURES:
+        raise ValueError(f"{len(given)} procedures were given; a task has {MOST_PROCEDURES} at most")
+    for one in given:
+        if wrong := [name for name in (one.name, *one.names) if not name.isprintable()]:
+            raise ValueError(f"the name of a procedure is one line that can be shown; {wrong[0]!r} is not")
+        if one.files and not one.skill:
+            raise ValueError(f"the procedure {one.name} has files: skills alone do")
+    for one in first_of_each_name(map(usable, given)):
+        if isinstance(one, Malformed):
+            raise ValueError(f"the procedure {one.document} cannot be used: {one.reason}")
+    if (size := sum(len(part.text) for one in given for part in (one, *one.files))) > MOST_TOGETHER:
+        raise ValueError(f"the procedures have {size:,} characters together; {MOST_TOGETHER:,} are the most")
+    return given
+
+
+Procedures = Annotated[tuple[GivenProcedure, ...], AfterValidator(checked)]
+"""Those of a task."""
+
+
+def usable(given: GivenProcedure) -> Procedure | Malformed:
+    """What agents can follow of it, or why not. The front matter of a skill names and describes it; what else does not
+    say its name has that of its file, and its first heading describes it.
+    """
+    if (parts := _parts(given.text)) is None:
+        return Malformed(document=given.name, reason="its front matter has no end")
+    (fields, body), skill, document = parts, given.skill, given.name
+    signs = [name for name, value in fields.items() if skill and value.startswith(_YAML_SIGNS)]
+    fields = {name: _text_of(value) for name, value in fields.items()}
+    name = fields.get("name") or ("" if skill else PurePosixPath(document).stem)
+    described = fields.get("description") or ("" if skill else next(_headings(body.splitlines()), ""))
+    most, shown = _SKILL_SIZES if skill else _SIZES
+    faults = {
+        "it says nothing": not body,
+        f"the front matter of its {SKILL_FILE} lacks a name or a description": skill and not (name and described),
+        f"{' and '.join(signs)} in its {SKILL_FILE} is no plain text: put it in quotes": bool(signs),
+        f"its {SKILL_FILE} has a name that is none: letters, digits, hyphens, blanks and dots, 64 at most": skill
+        and not _SKILL_NAME.fullmatch(name),
+        "it has neither a description nor a heading": not described,
+        f"it has {len(body):,} characters, {most:,} are the most": len(body) > most,
+    }
+    if reason := next((reason for reason, holds in faults.items() if holds), None):
+        return Malformed(document=document, reason=reason)
+    about = " ".join(described.split())[:shown]
+    return Procedure(document=document, name=name, description=about, text=body, skill=skill, files=given.files)
+
+
+def first_of_each_name(found: Iterable[Procedure | Malformed]) -> tuple[Procedure | Malformed, ...]:
+    """A name means one procedure: later ones of the same name cannot be used."""
+    taken: dict[str, str] = {}
+    checked: list[Procedure | Malformed] = []
+    for one in found:
+        if isinstance(one, Procedure) and one.name in taken:
+            reason = f"{taken[one.name]} has the same name"
+            checked.append(Malformed(document=one.document, reason=reason))
+        else:
+            checked.append(one)
+            if isinstance(one, Procedure):
+                taken[one.name] = one.document
+    return tuple(checked)
+
+
+def _parts(text: str) -> tuple[Mapping[str, str], str] | None:
+    """The known fields of front matter, if there is any, and what stands below; None where it has no end."""
+    lines = text.strip().splitlines()
+    if not lines or lines[0].rstrip() != _FENCE:
+        return {}, text.strip()
+    ends = [place for place, line in enumerate(lines[1:], 1) if line.rstrip() == _FENCE]
+    return (_fields(lines[1 : ends[0]]), "\n".join(lines[ends[0] + 1 :]).strip()) if ends else None
+
+
+def _fields(lines: Iterable[str]) -> dict[str, str]:
+    """The known fields as they are written; indented lines go on with the one above them."""
+    fields: dict[str, str] = {}
+    last = ""
+    for line in lines:
+        if line[:1].isspace():
+            fields[last] = f"{fields.get(last, '')} {line.strip()}".strip()
+        else:
+            found = _FIELD.fullmatch(line.rstrip())
+            last = found[1] if found else ""
+            fields[last] = found[2].strip() if found else ""
+    return fields
+
+
+def _text_of(value: str) -> str:
+    """What a value of front matter says: without its quotes, or the sign by which it goes on below."""
+    return value.partition(" ")[2] if value.startswith((">", "|")) else value.strip("\"' ")
+
+
+def _headings(lines: Iterable[str]) -> Iterator[str]:
+    return (line.lstrip("#").strip() for line in lines if line.startswith("#") and line.lstrip("#").strip())
+
+
+def _stems(text: str) -> frozenset[str]:
+    words: list[str] = _WORD.findall(text.casefold())
+    return frozenset(word[:_STEM] for word in words if word not in _SAY_NOTHING)

@@ -1,0 +1,183 @@
+"""What the records of .xlsb say that the library which reads its tables does not: errors, marks, hidden rows.
+
+They are those of Excel 97 in another coding: a number for the kind and one for the size, of as many bytes as they need.
+"""
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import NamedTuple
+
+from waystation.documents.readers.looks import ERRORS, MOST_COLUMNS, Look, SheetLook, font_look
+from waystation.documents.readers.marks import Run, with_marks
+
+_ROW_HEADER, _CELL_ERROR, _CELL_STRING, _FORMULA_ERROR, _COLUMN_INFO, _MERGED = 0, 3, 7, 11, 60, 176
+_RICH_CELL = 62
+_LAST_CELL = 11
+_STRING = 19
+_FONT, _FORMAT, _FORMATS_BEGIN, _FORMATS_END = 43, 47, 617, 618
+_SHEET = 156
+_COMMENT, _OBJECT = 635, 639
+_HIDDEN_ROW, _STRUCK, _RICH = 0x10, 0x08, 0x01
+_NO_TEXT = 0xFFFFFFFF
+
+
+def _records(content: bytes) -> Iterator[tuple[int, bytes]]:
+    return ((kind, content[begin:end]) for kind, _, begin, end in _places(content))
+
+
+def _places(content: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """Of each record its kind, where it begins, and where its contents begin and end."""
+    end = 0
+    while end < len(content):
+        start = end
+        kind, at = _varied(content, start, 2)
+        size, begin = _varied(content, at, 4)
+        end = begin + size
+        yield kind, start, begin, end
+
+
+def _varied(content: bytes, at: int, most: int) -> tuple[int, int]:
+    """A number of as many bytes as it needs, of which each but the last has its highest bit set; and what follows."""
+    number = 0
+    for place in range(most):
+        if at >= len(content):
+            break
+        byte = content[at]
+        at += 1
+        number |= (byte & 0x7F) << 7 * place
+        if not byte & 0x80:
+            break
+    return number, at
+
+
+def _text(record: bytes, at: int) -> tuple[bytes, int]:
+    """A text in UTF-16, and what follows. Raises struct.error."""
+    length = struct.unpack_from("<I", record, at)[0]
+    at += 4
+    if length == _NO_TEXT:
+        return b"", at
+    return record[at : at + 2 * length], at + 2 * length
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode("utf-16-le", "replace")
+
+
+def binary_sheets(content: bytes) -> dict[str, str]:
+    """The sheets that a workbook lists: by name, the id of the link to each."""
+    found: dict[str, str] = {}
+    for kind, record in _records(content):
+        if kind == _SHEET:
+            try:
+                link, at = _text(record, 8)
+                found[_decoded(_text(record, at)[0])] = _decoded(link)
+            except struct.error:
+                continue
+    return found
+
+
+def without_binary_sheets(content: bytes, names: Set[str]) -> bytes:
+    """A workbook that does not list the sheets of these names."""
+    records = ((kind, content[start:end]) for kind, start, _, end in _places(content))
+    return b"".join(record for kind, record in records if kind != _SHEET or names.isdisjoint(binary_sheets(record)))
+
+
+class BinaryStyles(NamedTuple):
+    """The looks of a workbook, each in the order of their numbers."""
+
+    fonts: Sequence[Look] = ()
+    cells: Sequence[Look] = ()
+
+
+def binary_styles(content: bytes) -> BinaryStyles:
+    """Of the member with styles."""
+    fonts: list[Look] = []
+    looks: list[Look] = []
+    of_cells = False
+    for kind, record in _records(content):
+        of_cells = kind == _FORMATS_BEGIN or (of_cells and kind != _FORMATS_END)
+        if kind == _FONT and len(record) >= 8:
+            flags, height = struct.unpack_from("<H2xH", record, 2)
+            fonts.append(font_look(struck=bool(flags & _STRUCK), height=height))
+        elif kind == _FORMAT and of_cells and len(record) >= 6:
+            font = struct.unpack_from("<H", record, 4)[0]
+            looks.append(fonts[font] if font < len(fonts) else Look())
+    return BinaryStyles(fonts, looks)
+
+
+def binary_strings(content: bytes, fonts: Sequence[Look]) -> dict[int, str]:
+    """Texts of which a part is marked, by their numbers."""
+    if all(font == Look() for font in fonts):
+        return {}
+    texts = (record for kind, record in _records(content) if kind == _STRING)
+    return {number: text for number, record in enumerate(texts) if (text := _marked(record, fonts))}
+
+
+def _marked(record: bytes, fonts: Sequence[Look]) -> str:
+    """A text of several looks with its marks; empty: it has none."""
+    try:
+        if not record or not record[0] & _RICH:
+            return ""
+        text, at = _text(record, 1)
+        count = struct.unpack_from("<I", record, at)[0]
+        room = (len(record) - at - 4) // 4
+        changes = [struct.unpack_from("<HH", record, at + 4 + 4 * place) for place in range(min(count, room))]
+    except struct.error:
+        return ""
+    begins = [(0, Look()), *((begin, fonts[font] if font < len(fonts) else Look()) for begin, font in changes)]
+    ends = [*(begin for begin, _ in begins[1:]), len(text) // 2]
+    runs = [Run(_decoded(text[2 * begin : 2 * end]), *look) for (begin, look), end in zip(begins, ends, strict=True)]
+    if all(run.height == "" and not run.struck for run in runs):
+        return ""
+    return " ".join(with_marks(runs).split())
+
+
+def binary_comments(content: bytes) -> int:
+    """How many there are."""
+    return sum(kind == _COMMENT for kind, _ in _records(content))
+
+
+def binary_look(
+    content: bytes, styles: Mapping[int, Look], strings: Mapping[int, str] = {}, fonts: Sequence[Look] = ()
+) -> SheetLook:
+    """Of a sheet.
+
+    Args:
+        content: The sheet.
+        styles: The looks of cells that have one, by the number of their style.
+        strings: Shared texts of which a part is marked, by their numbers.
+        fonts: Those of texts that stand in the sheet itself.
+    """
+    found = SheetLook()
+    row = 0
+    for kind, record in _records(content):
+        try:
+            if kind == _ROW_HEADER:
+                row, flags = struct.unpack_from("<I7xB", record)
+                if flags & _HIDDEN_ROW:
+                    found.hidden_rows.add(row)
+            elif kind <= _LAST_CELL or kind == _RICH_CELL:
+                column, look = struct.unpack_from("<II", record)
+                found.mark((row, column), styles.get(look & 0xFFFFFF, Look()))
+                if text := _shown(kind, record, strings, fonts):
+                    found.shown[row, column] = text
+            elif kind == _COLUMN_INFO:
+                first, last, flags = struct.unpack_from("<II8xH", record)
+                if flags & 1 and last < MOST_COLUMNS:
+                    found.hidden_columns.update(range(first, last + 1))
+            elif kind == _MERGED:
+                first, last, left, right = struct.unpack_from("<4I", record)
+                found.merged.append(((first, left), (last, right)))
+            found.objects += kind == _OBJECT
+        except (struct.error, IndexError):
+            continue
+    return found
+
+
+def _shown(kind: int, record: bytes, strings: Mapping[int, str], fonts: Sequence[Look]) -> str:
+    """What a cell shows in place of what the library has; empty: just that. Raises IndexError, struct.error."""
+    if kind in {_CELL_ERROR, _FORMULA_ERROR}:
+        return ERRORS.get(record[8], ERRORS[0])
+    if kind == _CELL_STRING and strings:
+        return strings.get(struct.unpack_from("<I", record, 8)[0], "")
+    return _marked(record[8:], fonts) if kind == _RICH_CELL else ""

@@ -1,0 +1,218 @@
+"""What bytes are, and the text that is taken out of them.
+
+What a file gives: its text in parts, each with its place in the original, and what of it was not taken.
+
+What the beginning of a file says that it is; its suffix only decides where that leaves a choice.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum, auto
+from typing import NamedTuple
+
+from waystation.documents.documents import LeftOut, with_places
+from waystation.kernel.patterns import linear, proven
+from waystation.kernel.value import Value
+
+_MOST_CHARACTERS = 20_000_000
+"""Of one document, as text."""
+_CONTROLS = proven(r"[\x00-\x08\x0e-\x1b\x7f\ud800-\udfff\ufffe\uffff]")
+"""Characters that no text has, and lone halves of pairs, which no file can hold."""
+
+
+LARGEST_TEXT = 20_000_000
+"""Bytes of a file. A text of that size has over a hundred thousand lines; more is a data set, not a document."""
+LARGEST_FILE = 200_000_000
+"""Bytes of a file of any other kind: most of a large PDF is pictures."""
+MEMORY = 2_000_000_000
+"""Bytes of address space that reading one file may take."""
+BREAKS = "breaks its parser"
+
+
+class Unreadable(Exception):
+    """A file that gives no text. The message is the reason, as words that follow the file's name."""
+
+
+class DocumentPart(NamedTuple):
+    """A stretch of text and where it stands, such as `page 3`; without a place it is simply in the document."""
+
+    place: str
+    text: str
+
+
+class Extract(NamedTuple):
+    """The parts in the order of the document; the names in `left_out` are parts of it, such as `sheet Old`."""
+
+    parts: Sequence[DocumentPart]
+    left_out: Sequence[LeftOut] = ()
+
+
+class FileGiven(Value):
+    """How an open file is to be read."""
+
+    name: str
+    """Its last part, which helps where the bytes do not say what it is."""
+    charset: str | None = None
+    """The one that it is said to be in."""
+    attachments: bool = True
+    """Whether an e-mail's are read. False is for what broke its parser before: nothing else is read then."""
+    broken: tuple[int, ...] = ()
+    """Of an e-mail's attachments those that broke their parsers before, counted from 1 as they are read."""
+
+
+class Extracted(Value):
+    r"""The text of one file with every line end as `\n`, and what of the file is not in it."""
+
+    text: str
+    left_out: tuple[LeftOut, ...] = ()
+
+
+class Refused(Value):
+    """Why a file gives no text."""
+
+    reason: str
+
+
+def laid_out(extract: Extract) -> Extracted:
+    """The parts as one text under the markers of their places. Raises Unreadable: nothing is left, or too much."""
+    text = _CONTROLS.sub(" ", with_places(extract.parts))
+    if not text.strip():
+        first = next((f"nothing in it can be read ({item.name}: {item.reason})" for item in extract.left_out), "empty")
+        raise Unreadable(first)
+    if len(text) > _MOST_CHARACTERS:
+        limit = _MOST_CHARACTERS // 1_000_000
+        raise Unreadable(
+            f"has {len(text) / 1e6:.1f} million characters of text, and {limit} million is the most; split it"
+        )
+    return Extracted(text=text, left_out=tuple(extract.left_out))
+
+
+HEAD = 8_192
+"""Bytes that are looked at. Text has no NUL there, as git finds too; nearly every binary format has one."""
+
+_PDF, _ZIP, _OLE, _RTF = b"%PDF-", b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"{\\rtf"
+_PDF_WITHIN = 1_024
+"""Bytes of anything that readers accept before a PDF."""
+_BYTE_ORDER_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_HTML_SUFFIXES = frozenset({".html", ".htm", ".xhtml"})
+_SAVED_WRONG = frozenset({"", ".pdf", ".doc", ".docx", ".xls", ".xlsx", ".ppt", ".pptx", ".epub", ".eml"})
+"""Whatever of these begins as a page is one: web servers and programs name pages so. Source code stays source code."""
+_HTML = linear(
+    r"\A(?:\xef\xbb\xbf)?[\t-\r ]*(?:<\?xml[^>]*>[\t-\r ]*)?(?:<!--.*?-->[\t-\r ]*)*"
+    r"<(?:!doctype[\t-\r ]+html|html)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+"""For bytes as Latin-1 has them. What stands before the page is anybody's: an engine that goes back would try all ways
+to part it into comments.
+"""
+_NEVER_TEXT = frozenset(
+    {
+        ".doc",
+        ".docx",
+        ".epub",
+        ".gif",
+        ".jpeg",
+        ".jpg",
+        ".ods",
+        ".odt",
+        ".pdf",
+        ".png",
+        ".ppt",
+        ".pptx",
+        ".xls",
+        ".xlsx",
+    }
+)
+"""What is called so and is neither that nor a page is a download that failed, or a wrong name."""
+_HEADER = proven(rb"\A(?:([!-9;-~]++)[ \t]*+:|[ \t])")
+_OF_MAIL = frozenset({b"from", b"to", b"subject", b"date"})
+_OF_TRANSPORT = frozenset({b"message-id", b"mime-version", b"received", b"return-path"})
+FROM_LINE = proven(rb"^From [^\r\n]{1,400}[ \t]\d{4}(?:[ \t][^\r\n]{0,40})?\r?\n", re.MULTILINE)
+"""Begins each message of a mailbox: an address and a date."""
+_MAIL_SUFFIXES = frozenset({".eml", ".mbox", ".mht", ".mhtml"})
+"""Browsers save a page with its pictures as an e-mail to nobody."""
+
+
+class Kind(Enum):
+    """How a file is read."""
+
+    TEXT = auto()
+    HTML = auto()
+    MAIL = auto()
+    PDF = auto()
+    CONTAINER = auto()
+    """A zip archive: its members say what it is."""
+    OLD_SHEETS = auto()
+
+
+def kind_of(head: bytes, suffix: str) -> Kind:
+    """The kind of a file by its first bytes and its suffix (lower case, with the dot).
+
+    Raises:
+        Unreadable: of a kind that cannot be read.
+    """
+    if head.lstrip().startswith(_PDF) or (suffix == ".pdf" and _PDF in head[:_PDF_WITHIN]):
+        return Kind.PDF
+    if head.startswith(_ZIP):
+        return Kind.CONTAINER
+    if head.startswith(_OLE):
+        return Kind.OLD_SHEETS
+    if head.startswith(_RTF):
+        raise Unreadable("an RTF file; save it as .docx or as text")
+    if _is_mail(head, suffix):
+        return Kind.MAIL
+    if b"\x00" in head and not head.startswith(_BYTE_ORDER_MARKS):
+        raise Unreadable("binary, not text")
+    is_page = suffix in _HTML_SUFFIXES or (suffix in _SAVED_WRONG and _HTML.match(head.decode("latin-1")))
+    if suffix in _NEVER_TEXT and head.strip() and not is_page:
+        raise Unreadable(f"plain text that is called {suffix}: no such file is in it; call it .txt if it is a document")
+    return Kind.HTML if is_page else Kind.TEXT
+
+
+def _is_mail(head: bytes, suffix: str) -> bool:
+    """Whether it begins with an e-mail's headers; unless the suffix says so, with those of its transport, too."""
+    lines = head.removeprefix(b"\xef\xbb\xbf").lstrip().replace(b"\r\n", b"\n").split(b"\n")
+    is_called_mail = suffix in _MAIL_SUFFIXES
+    if lines[0].startswith(b"From ") and (is_called_mail or FROM_LINE.match(lines[0] + b"\n")):
+        lines = lines[1:]
+    names: set[bytes] = set()
+    for line in lines[: lines.index(b"")] if b"" in lines else lines[:-1]:
+        header = _HEADER.match(line)
+        if header is None and not is_called_mail:
+            return False
+        names.add((header[1] or b"").lower() if header else b"")
+    said, carried = len(names & _OF_MAIL), not names.isdisjoint(_OF_TRANSPORT)
+    return said > 0 or carried or b"content-type" in names if is_called_mail else said > 1 and carried
+
+
+def is_utf8(content: bytes) -> bool:
+    """Whether all of it is."""
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+NAMED_RANGES = 20
+"""Of pages, or slides, that lack something."""
+
+
+def of_numbers(noun: str, pages: Sequence[int], reason: str) -> Iterator[LeftOut]:
+    """What all pages, or slides, of these numbers lack; nothing where there are none."""
+    if pages:
+        ranges = [f"{first}" if first == last else f"{first}–{last}" for first, last in runs(pages)]
+        more = [f"and {len(ranges) - NAMED_RANGES} more ranges"] if len(ranges) > NAMED_RANGES else []
+        numbers = ", ".join([*ranges[:NAMED_RANGES], *more])
+        yield LeftOut(name=f"{noun} {numbers}" if len(pages) == 1 else f"{noun}s {numbers}", reason=reason)
+
+
+def runs(pages: Iterable[int]) -> list[tuple[int, int]]:
+    """Runs of neighbouring numbers: first and last of each."""
+    runs: list[tuple[int, int]] = []
+    for page in pages:
+        if runs and runs[-1][1] == page - 1:
+            runs[-1] = (runs[-1][0], page)
+        else:
+            runs.append((page, page))
+    return runs

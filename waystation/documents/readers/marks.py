@@ -1,0 +1,41 @@
+"""Marks for texts that come in runs, as slides and sheets have them: raised, lowered and struck out."""
+
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Literal, NamedTuple
+
+from waystation.documents.readers.html import lowered, raised, strike
+
+Height = Literal["", "raised", "lowered"]
+
+
+class Run(NamedTuple):
+    """A stretch of text of one look."""
+
+    text: str
+    height: Height = ""
+    struck: bool = False
+
+
+def with_marks(runs: Iterable[Run]) -> str:
+    """The text of all runs, with `^` and `_` before what is raised and lowered, and `~~` around what is struck out."""
+    joined = [
+        Run("".join(run.text for run in alike), height, struck)
+        for (height, struck), alike in groupby((run for run in runs if run.text), lambda run: run[1:])
+    ]
+    texts = [_placed(joined, place) for place in range(len(joined))]
+    lines: list[str] = []
+    for is_struck, group in groupby(range(len(joined)), lambda place: joined[place].struck):
+        text = "".join(texts[place] for place in group)
+        lines.append("\n".join(map(strike, text.split("\n"))) if is_struck else text)
+    return "".join(lines)
+
+
+def _placed(runs: list[Run], place: int) -> str:
+    text, height, _ = runs[place]
+    core = text.strip()
+    if not height or not core:
+        return text
+    before = runs[place - 1].text[-1:] if place and text[0] == core[0] else ""
+    behind = runs[place + 1].text[:1] if place + 1 < len(runs) and text[-1] == core[-1] else ""
+    return text.replace(core, raised(core, before, behind) if height == "raised" else lowered(core, behind))

@@ -1,0 +1,321 @@
+"""PDF to text, page by page. Runs in the child only.
+
+Pictures of text, and signs whose font does not say what they are, are not read, but named.
+"""
+
+import ctypes
+import unicodedata
+from collections.abc import Iterator, Sequence
+from enum import Enum, auto
+from itertools import groupby
+from typing import NamedTuple, Protocol, cast
+
+from pypdfium2 import PdfDocument, PdfiumError, raw
+
+from waystation.documents.documents import LeftOut
+from waystation.documents.readers.extract import DocumentPart, Extract, Unreadable, of_numbers
+from waystation.documents.readers.pdf_notes import PageNotes, attachments, form_of, page_notes
+from waystation.kernel.patterns import proven
+
+_MOST_PAGES = 5_000
+UNKNOWN = "\ufffd"
+"""Stands for a sign whose font does not say what it is."""
+_HYPHENS = {0xFFFE: None, 0xAD: None}
+"""Where a word was parted at a line's end (the library has joined it), and where it may be."""
+_NOTHING = frozenset({0, 2, 0xAD, 0xFFFE})
+"""What the library has for those, sign by sign."""
+_UNSEEN = proven(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_WITHIN_WORD = proven(r"(?<=[^\W\d_])[\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f](?=[^\W\d_])")
+"""A sign that is no letter between two letters is a letter, or several, that its font has no name for."""
+_PRIVATE = proven(r"[\ue000-\uf8ff]")
+_BULLET = proven(r"(?m)^[\uf020-\uf0ff](?=\s)")
+"""Of a font of symbols."""
+_PUNCTUATION = frozenset("‘’‚“”„–—…•·")
+"""What is coded so is no number of a glyph, or hardly ever."""
+_ARABIC = proven(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+_RUN = proven(rf"{UNKNOWN}(?:[ \t]?{UNKNOWN})++")
+_NO_SIGNS = frozenset({"Cc", "Cn", "Co", "Cs"})
+_LEAST_TRUSTED = 20
+"""Latin letters of a font without a map from which on one can tell whether they are meant."""
+_FREQUENT = dict(
+    zip(
+        "etaoinsrhlducmpfgbvwykzjxq",
+        (12, 8, 8, 8, 7, 7, 7, 6, 4, 4, 4, 4, 3, 3, 2, 2, 2, 1, 1, 2, 2, 1, 1, 0, 0, 0),
+        strict=True,
+    )
+)
+"""Letters of each hundred in European languages."""
+_LEAST_USUAL, _SURELY_USUAL = 4.5, 4.9
+"""Text of such a language has 6 on average, numbers of glyphs have 4."""
+_LONGEST_WORD = 40
+"""Where spaces are glyphs with a number, too, there are none between words."""
+_MOST_ASKED = 500
+"""Signs of a page that are asked for their font, which takes time: those of one font stand together."""
+_LEAST_LETTERS = 0.6
+"""Share of letters and digits from which on codes are taken for letters; numbers of glyphs have fewer."""
+_NO_LETTERS = "its fonts do not say which letters its signs are"
+_RECOGNISE = "Run text recognition (OCR) on it"
+
+
+class _TextPage(Protocol):
+    raw: object
+
+    def get_text_range(self) -> str: ...
+    def count_chars(self) -> int: ...
+
+
+class _OpenPage(Protocol):
+    def get_textpage(self) -> _TextPage: ...
+    def get_objects(self, *, max_depth: int) -> Iterator[object]: ...
+    def close(self) -> None: ...
+
+
+class _Document(Protocol):
+    """What is used of the library, which comes without types."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int) -> _OpenPage: ...
+
+
+class _Functions(Protocol):
+    """The library's functions for one sign of a page, by its number."""
+
+    def FPDFText_HasUnicodeMapError(self, page: object, index: int) -> int: ...
+    def FPDFText_GetUnicode(self, page: object, index: int) -> int: ...
+    def FPDFText_GetTextObject(self, page: object, index: int) -> object: ...
+    def FPDFTextObj_GetFont(self, found: object) -> object: ...
+    def FPDFText_GetCharOrigin(self, page: object, index: int, x: object, y: object) -> int: ...
+
+
+_PDFIUM = cast("_Functions", raw)
+
+
+class _Page(NamedTuple):
+    """What was read of one."""
+
+    text: str
+    unknown: int
+    """Signs that are shown as `UNKNOWN`, or not at all where there is no text but them."""
+    doubtful: int
+    """Signs of a font without a map that are shown as if their codes were letters."""
+    is_blank: bool
+    notes: PageNotes
+
+
+def pdf_extract(content: bytes) -> Extract:
+    """One part for each page with text. Raises Unreadable: damaged, with a password, too long, without any text."""
+    document = _opened(content)
+    form = form_of(document)
+    if len(document) > _MOST_PAGES:
+        raise Unreadable(f"has {len(document):,} pages, and {_MOST_PAGES:,} is the most; split it")
+    parts: list[DocumentPart] = []
+    lost = _Lost()
+    for number in range(1, len(document) + 1):
+        try:
+            page = _page(document, number, form)
+        except PdfiumError:
+            lost.damaged.append(number)
+            continue
+        if said := "\n\n".join(filter(None, [page.text, page.notes.text])):
+            parts.append(DocumentPart(f"page {number}", said))
+        lost.add(number, page)
+    if not parts:
+        raise Unreadable(lost.reason())
+    return Extract(parts, [*lost.left_out(), *attachments(document)])
+
+
+class _Lost:
+    """The numbers of pages of which not all was read."""
+
+    def __init__(self) -> None:
+        self.silent: list[int] = []
+        self.blank: list[int] = []
+        self.unmapped: list[int] = []
+        self.damaged: list[int] = []
+        self._unknown: dict[int, int] = {}
+        """Signs, by page."""
+        self._doubtful: dict[int, int] = {}
+        self._notes: dict[int, PageNotes] = {}
+
+    def add(self, number: int, page: _Page) -> None:
+        """Count what was not read of a page."""
+        self._notes[number] = page.notes
+        if not page.text and page.is_blank and page.notes.text:
+            return
+        if not page.text:
+            # A page whose content is broken looks blank, too: so those are named as well.
+            (self.unmapped if page.unknown else self.blank if page.is_blank else self.silent).append(number)
+            return
+        if page.unknown:
+            self._unknown[number] = page.unknown
+        if page.doubtful:
+            self._doubtful[number] = page.doubtful
+
+    def reason(self) -> str:
+        """Why there is no text at all."""
+        if self.unmapped:
+            return f"no page of it can be read: {_NO_LETTERS}. {_RECOGNISE}"
+        if self.silent:
+            return f"no page has text: scanned? {_RECOGNISE} first"
+        return "damaged: no page can be read" if self.damaged else "empty"
+
+    def left_out(self) -> list[LeftOut]:
+        """Pages, and signs of pages."""
+        unknown, doubtful = sum(self._unknown.values()), sum(self._doubtful.values())
+        return [
+            *of_numbers("page", self.silent, "no text: scanned?"),
+            *of_numbers("page", self.blank, "empty"),
+            *of_numbers("page", self.unmapped, f"cannot be read: {_NO_LETTERS}. {_RECOGNISE}"),
+            *of_numbers(
+                "page",
+                [*self._unknown],
+                f"{_signs(unknown)} shown as {UNKNOWN}, since {_NO_LETTERS} (often ligatures such as fi)",
+            ),
+            *of_numbers("page", [*self._doubtful], f"{_signs(doubtful)} that may be others: {_NO_LETTERS}"),
+            *of_numbers("page", self.damaged, "damaged"),
+            *self._not_read(),
+        ]
+
+    def _not_read(self) -> Iterator[LeftOut]:
+        """What stands on pages and is not read."""
+        notes = self._notes
+        shown = "a comment strikes out words there, which are shown as if it did not"
+        kinds = (
+            ("comments", [at for at in notes if notes[at].comments], "not read"),
+            ("struck-out text", [at for at in notes if notes[at].struck], shown),
+            ("stamps", [at for at in notes if notes[at].stamps], "not read"),
+            ("attachments", [at for at in notes if notes[at].files], "not read"),
+            ("hidden text", [at for at in notes if notes[at].hidden], "no reader of the pages sees it"),
+        )
+        for kind, pages, reason in kinds:
+            for item in of_numbers("page", pages, reason):
+                yield LeftOut(name=f"{kind} of {item.name}", reason=reason)
+
+
+def _signs(count: int) -> str:
+    return "one sign" if count == 1 else f"{count:,} signs"
+
+
+def _opened(content: bytes) -> _Document:
+    try:
+        return cast("_Document", PdfDocument(content))
+    except PdfiumError as error:
+        code: object = getattr(error, "err_code", None)
+        if code in {raw.FPDF_ERR_PASSWORD, raw.FPDF_ERR_SECURITY}:
+            raise Unreadable("protected by a password; save it without one") from error
+        raise Unreadable("damaged: no PDF that can be read") from error
+
+
+def _page(document: _Document, number: int, form: object) -> _Page:
+    page = document[number - 1]
+    notes = page_notes(page, form)
+    said = page.get_textpage()
+    text, doubtful = said.get_text_range(), 0
+    unmapped = [*map(_PDFIUM.FPDFText_HasUnicodeMapError, [said.raw] * (count := said.count_chars()), range(count))]
+    if 1 in unmapped or _ARABIC.search(text):
+        text, doubtful = _careful_text(said.raw, text, [one == 1 for one in unmapped])
+    text = _WITHIN_WORD.sub(UNKNOWN, text.translate(_HYPHENS))
+    text = _UNSEEN.sub(" ", _PRIVATE.sub(UNKNOWN, _BULLET.sub("•", text)))
+    unknown = text.count(UNKNOWN)
+    if not text.replace(UNKNOWN, "").strip():
+        text = ""
+    is_blank = next(page.get_objects(max_depth=1), None) is None
+    page.close()
+    return _Page(_RUN.sub(UNKNOWN, text).strip(), unknown, doubtful, is_blank, notes)
+
+
+def _careful_text(page: object, text: str, unmapped: Sequence[bool]) -> tuple[str, int]:
+    """The text sign by sign, with those that are not known as `UNKNOWN`; and how many are shown in doubt."""
+    # The text has lost some of those without a map, and then only the slower way says which.
+    codes = [*map(ord, text)] if len(text) == len(unmapped) else _codes(page, len(unmapped))
+    signs = ["" if code in _NOTHING else chr(code) if code < 0x110000 else UNKNOWN for code in codes]
+    doubtful = _hide_unmapped(page, signs, codes, unmapped) if any(unmapped) else 0
+    return "".join(_in_order(page, signs)), doubtful
+
+
+def _codes(page: object, count: int) -> list[int]:
+    return [_PDFIUM.FPDFText_GetUnicode(page, index) for index in range(count)]
+
+
+def _hide_unmapped(page: object, signs: list[str], codes: Sequence[int], unmapped: Sequence[bool]) -> int:
+    """Put `UNKNOWN` for signs without a map, unless their font has none at all and its codes are letters.
+
+    The library then has the code of each. Those of fonts that number their glyphs are anything.
+    """
+    without = {index: _font(page, index) for index, is_unmapped in enumerate(unmapped) if is_unmapped}
+    said: dict[int, str] = {}
+    for index, font in without.items():
+        gap = "" if without.get(index - 1) == font else " "
+        sign = chr(codes[index]) if codes[index] < 0x110000 else UNKNOWN
+        said[font] = f"{said.get(font, '')}{gap}{sign}"
+    trust = {font: trusted for font, its in said.items() if (trusted := _trust(its)) is not _Trust.NONE}
+    if trust:
+        mapped = [index for index, sign in enumerate(signs) if sign.strip() and not unmapped[index]]
+        for index in mapped[:: 1 + len(mapped) // _MOST_ASKED]:
+            trust.pop(_font(page, index), None)
+    doubtful = 0
+    for index, font in without.items():
+        if font not in trust and signs[index] not in _PUNCTUATION:
+            signs[index] = UNKNOWN
+        else:
+            doubtful += trust.get(font) is not _Trust.FULL
+    return doubtful
+
+
+def _font(page: object, index: int) -> int:
+    """Tells fonts of a page apart. 0: none is known."""
+    found = _PDFIUM.FPDFText_GetTextObject(page, index)
+    font = cast("ctypes.c_void_p", _PDFIUM.FPDFTextObj_GetFont(found)) if found else ctypes.c_void_p()
+    return ctypes.cast(font, ctypes.c_void_p).value or 0
+
+
+class _Trust(Enum):
+    """Whether the codes of a font without a map are letters, or numbers of its glyphs."""
+
+    NONE = auto()
+    DOUBT = auto()
+    FULL = auto()
+
+
+def _trust(said: str) -> _Trust:
+    """How far codes can be trusted that make this text, if they are letters."""
+    black = "".join(said.split())
+    if UNKNOWN in said or any(unicodedata.category(sign) in _NO_SIGNS for sign in said):
+        return _Trust.NONE
+    if sum(map(str.isalnum, black)) < _LEAST_LETTERS * len(black):
+        return _Trust.NONE
+    latin = [sign.lower() for sign in black if unicodedata.name(sign, "").startswith("LATIN")]
+    if len(latin) < max(_LEAST_TRUSTED, len(black) / 3):
+        return _Trust.DOUBT
+    usual = sum(_FREQUENT.get(sign, 0) for sign in latin) / len(latin)
+    if usual < _LEAST_USUAL or max(map(len, said.split())) > _LONGEST_WORD:
+        return _Trust.NONE
+    return _Trust.FULL if usual > _SURELY_USUAL else _Trust.DOUBT
+
+
+_JOINED = frozenset(
+    unicodedata.normalize("NFKC", chr(code)) for code in (*range(0xFB50, 0xFE00), *range(0xFE70, 0xFEFD))
+)
+"""What the one-glyph forms of Arabic stand for, in the order in which it is read."""
+
+
+def _in_order(page: object, signs: Sequence[str]) -> Iterator[str]:
+    """The signs, with the letters of one glyph in the order in which they are read.
+
+    The library turns text that runs from right to left sign by sign, and takes the letters that a glyph stands for,
+    such as lam and alef, for signs. It has already put right those whose glyph has a character of its own.
+    """
+    if not any(map(_ARABIC.match, signs)):
+        yield from signs
+        return
+    origins = [_origin(page, index) if _ARABIC.match(sign) else (float(index), "") for index, sign in enumerate(signs)]
+    for _, indices in groupby(range(len(signs)), lambda index: origins[index]):
+        letters = "".join(signs[index] for index in indices)
+        is_glyph = len(letters) > 1 and letters.isalpha()
+        yield letters[::-1] if is_glyph and (letters not in _JOINED or letters[::-1] in _JOINED) else letters
+
+
+def _origin(page: object, index: int) -> tuple[float, float]:
+    x, y = ctypes.c_double(), ctypes.c_double()
+    _PDFIUM.FPDFText_GetCharOrigin(page, index, x, y)
+    return x.value, y.value

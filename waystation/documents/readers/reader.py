@@ -1,0 +1,217 @@
+"""The parent's side of reading: files and bytes to text, in a child that may break.
+
+One file to text, which is taken out of it in a child: here it is opened, and nothing in it looked at.
+
+Text out of bytes that came over a network: read as every file is, in a child, by what they are.
+
+The parent's side of the child that reads files: one that breaks its parser is one file less, no more.
+"""
+
+import asyncio
+import hashlib
+import os
+import stat
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryFile
+from types import TracebackType
+from typing import Self
+
+from pydantic import TypeAdapter, ValidationError
+
+from waystation.documents.readers.extract import (
+    BREAKS,
+    LARGEST_FILE,
+    MEMORY,
+    Extracted,
+    FileGiven,
+    Refused,
+    Unreadable,
+)
+from waystation.kernel.errors import WebRefused
+from waystation.security.children import Child, ChildFailed, ChildHung
+
+SECONDS_A_FILE = 60.0
+READER = "waystation.documents.readers.reader_child"
+_ANSWER = TypeAdapter[Extracted | Refused](Extracted | Refused)
+
+
+_MOST_BROKEN = 3
+"""Attachments of one e-mail that may break their parsers, each in as many seconds as a file may take."""
+
+
+class ParserBroke(Unreadable):
+    """A file did to its parser what nobody foresaw."""
+
+
+class _Announced:
+    """A pipe in which the child says which attachment of an e-mail it begins to read."""
+
+    def __enter__(self) -> Self:
+        self._exit, self.entrance = os.pipe()
+        for end in (self._exit, self.entrance):
+            os.set_blocking(end, False)
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        os.close(self._exit)
+        os.close(self.entrance)
+
+    def last(self) -> int | None:
+        """The number that was told last, since this was asked before. None: none, or nothing that is a number."""
+        said = b""
+        with suppress(BlockingIOError):
+            while more := os.read(self._exit, 65_536):
+                said = (said + more)[-20:]
+        number = said.rstrip(b"\n").rpartition(b"\n")[2]
+        return int(number) if number.isdigit() else None
+
+
+class ChildReader:
+    """Reads files one after another in one child, which is started for the first and again after each that broke it.
+
+    A context manager: the child ends with it, and with this program however that ends.
+    """
+
+    def __init__(self, seconds_a_file: float = SECONDS_A_FILE) -> None:
+        self._seconds = seconds_a_file
+        self._child: Child | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self._end()
+
+    @property
+    def pid(self) -> int | None:
+        """Of the child, while there is one."""
+        return self._child.pid if self._child else None
+
+    def read(self, file: int, given: FileGiven) -> Extracted:
+        """The text of an open file, of which nothing is looked at here.
+
+        Raises:
+            ParserBroke: the parser crashed, hung or ran out of memory.
+            Unreadable: the file is of no kind that can be read, damaged, or protected.
+        """
+        broken: list[int] = []
+        with _Announced() as begun:
+            while True:
+                try:
+                    return self._read_once(file, given.replace(broken=tuple(broken)), begun.entrance)
+                except ParserBroke as broke:
+                    # One attachment must not take the message down, nor the others.
+                    last = begun.last()
+                    if last is None or last in broken or len(broken) == _MOST_BROKEN:
+                        return self._without_attachments(file, given, begun.entrance, broke)
+                    broken.append(last)
+
+    def _without_attachments(self, file: int, given: FileGiven, begun: int, broke: ParserBroke) -> Extracted:
+        try:
+            return self._read_once(file, given.replace(attachments=False), begun)
+        except Unreadable as unreadable:
+            raise (broke if str(unreadable) == BREAKS else unreadable) from None
+
+    def _read_once(self, file: int, given: FileGiven, begun: int) -> Extracted:
+        try:
+            said = self._running().ask(given.model_dump_json().encode(), self._seconds, [file, begun])
+            answer = _ANSWER.validate_json(said)
+        except (ChildFailed, ValidationError) as failed:
+            self._end()
+            hung = isinstance(failed, ChildHung)
+            why = f"took longer than {self._seconds:g} s" if hung else "its parser crashed; the file may be damaged"
+            raise ParserBroke(f"could not be read ({why})") from None
+        if isinstance(answer, Refused):
+            raise Unreadable(answer.reason)
+        return answer
+
+    def _running(self) -> Child:
+        if self._child is None or not self._child.alive:
+            self._end()
+            self._child = Child(READER, MEMORY)
+        return self._child
+
+    def _end(self) -> None:
+        if self._child is not None:
+            child, self._child = self._child, None
+            child.end()
+
+
+def read_file(path: Path, child: ChildReader) -> Extracted:
+    r"""The text of a file with every line end as `\n` and no blank lines at its end, so that all count lines alike.
+
+    Raises:
+        Unreadable: missing, no file, too large, empty, damaged, protected, or of a kind that cannot be read.
+    """
+    with _opened(path) as file:
+        return child.read(file, FileGiven(name=os.fsencode(path.name).decode("utf-8", "replace")))
+
+
+def file_fingerprint(path: Path) -> str:
+    """Content hash of a file as it is, to tell whether it has changed; empty where it cannot be read."""
+    try:
+        with _opened(path) as number, os.fdopen(number, "rb", closefd=False) as file:
+            if os.fstat(number).st_size > LARGEST_FILE:
+                return ""
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except (OSError, Unreadable):
+        return ""
+
+
+@contextmanager
+def _opened(path: Path) -> Generator[int]:
+    """Raises Unreadable."""
+    try:
+        # A pipe would block, and a device would never end.
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if path.is_file():
+            raise Unreadable(f"cannot be read ({error.strerror})") from error
+        raise Unreadable("neither a file nor a folder" if path.exists() else "no such file") from None
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise Unreadable("neither a file nor a folder")
+        yield file
+    finally:
+        os.close(file)
+
+
+SECONDS_A_PAGE = 20.0
+_TEXTS = frozenset({".html", ".json", ".txt", ".xhtml", ".xml"})
+
+
+class BytesReader:
+    """A `PageReader`. Pages are read one after another, off the event loop; one that breaks its parser is refused."""
+
+    def __init__(self, seconds_a_page: float = SECONDS_A_PAGE) -> None:
+        self._stack = ExitStack()
+        self._child = self._stack.enter_context(ChildReader(seconds_a_page))
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="page-reader")
+
+    async def read(self, content: bytes, suffix: str, charset: str | None) -> str:
+        """See `PageReader`."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._read, content, suffix, charset)
+
+    async def aclose(self) -> None:
+        """Read what was begun to its end, then end the child."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._stack.close)
+        self._thread.shutdown()
+
+    def _read(self, content: bytes, suffix: str, charset: str | None) -> str:
+        given = FileGiven(name=f"page{suffix}", charset=charset if suffix in _TEXTS else None)
+        with TemporaryFile() as file:
+            file.write(content)
+            file.flush()
+            try:
+                return _with_left_out(self._child.read(file.fileno(), given))
+            except Unreadable as unreadable:
+                raise WebRefused(f"The page cannot be read: {unreadable}", "Use another source.") from None
+
+
+def _with_left_out(page: Extracted) -> str:
+    """The text, and below it what is not in it: as text, so that names in that are redacted like the page."""
+    named = [f"- {item.name}: {item.reason}" for item in page.left_out]
+    return "\n".join([page.text, "", "Not read of this page:", *named]) if named else page.text

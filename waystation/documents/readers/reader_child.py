@@ -1,0 +1,129 @@
+"""Reads files for its parent, in a confined child (`security.children`): sniffing, decoding and parsing happen here.
+
+It protects its parent from what it reads: whatever a parser does that nobody foresaw ends it, and the parent takes that
+for the file's fault and starts another. It opens no file: each comes open, with its name, which is only a hint.
+"""
+
+import gc
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import PurePath
+
+from charset_normalizer.utils import iana_name
+
+from waystation.documents.readers.extract import (
+    BREAKS,
+    HEAD,
+    LARGEST_FILE,
+    LARGEST_TEXT,
+    MEMORY,
+    Extract,
+    Extracted,
+    FileGiven,
+    Kind,
+    Refused,
+    Unreadable,
+    is_utf8,
+    kind_of,
+    laid_out,
+)
+from waystation.documents.readers.formats import decoded, extract
+
+
+def prepare() -> None:
+    """Nothing is needed beyond what is imported."""
+
+
+def answer(request: bytes, files: Sequence[int]) -> bytes:
+    """An `Extracted` or a `Refused` as JSON, for a `FileGiven`, the open file, and where attachments are announced."""
+    file, begun = files
+    # Trees of large documents are alive to the end: looking for garbage among them takes as long as reading.
+    gc.disable()
+    try:
+        return _read(FileGiven.model_validate_json(request), file, begun).model_dump_json().encode()
+    finally:
+        gc.enable()
+        for one in files:
+            os.close(one)
+
+
+class _Attachments:
+    """Reads the attachments of an e-mail, and tells the parent of each before: the one told last may end this child."""
+
+    def __init__(self, given: FileGiven, begun: int) -> None:
+        self._given = given
+        self._begun = begun
+        self._count = 0
+
+    def read(self, content: bytes, name: str, depth: int) -> Extract:
+        """Raises Unreadable."""
+        if not self._given.attachments:
+            raise Unreadable("an attachment of this e-mail broke its reader, so none was read; give them by themselves")
+        self._count += 1
+        if self._count in self._given.broken:
+            raise Unreadable("broke its reader; it may be damaged")
+        with suppress(BlockingIOError):
+            os.write(self._begun, b"%d\n" % self._count)
+        return extract(content, name, depth, self.read)
+
+
+def _read(given: FileGiven, file: int, begun: int) -> Extracted | Refused:
+    try:
+        return _extracted(given, file, begun)
+    except Unreadable as unreadable:
+        return Refused(reason=str(unreadable))
+    except MemoryError:
+        return Refused(reason=f"could not be read (needs more than {MEMORY // 1_000_000_000} GB of memory)")
+    except OSError as error:
+        return Refused(reason=f"cannot be read ({error.strerror})")
+
+
+def _extracted(given: FileGiven, file: int, begun: int) -> Extracted:
+    size = os.fstat(file).st_size
+    # What it says of its charset decides what its first bytes are, too.
+    content = _in_utf8(_content(file), given.charset) if given.charset else b""
+    kind = kind_of(content[:HEAD] or os.pread(file, HEAD, 0), PurePath(given.name).suffix.lower())
+    _check_size(size, LARGEST_TEXT if kind in {Kind.TEXT, Kind.HTML} else LARGEST_FILE)
+    content = content or _content(file)
+    if kind is not Kind.TEXT:
+        _check_again(given, kind)
+        return laid_out(extract(content, given.name, attached=_Attachments(given, begun).read))
+    text = "\n".join(decoded(content).splitlines()).rstrip()
+    if not text.strip():
+        raise Unreadable("empty")
+    return Extracted(text=text)
+
+
+def _check_again(given: FileGiven, kind: Kind) -> None:
+    """What broke a parser is read again only where there is something to leave out: an e-mail's attachments."""
+    if (given.broken or not given.attachments) and kind is not Kind.MAIL:
+        raise Unreadable(BREAKS)
+
+
+def _content(file: int) -> bytes:
+    with os.fdopen(file, "rb", closefd=False) as opened:
+        opened.seek(0)
+        # It may grow while it is read.
+        return opened.read(LARGEST_FILE)
+
+
+def _check_size(size: int, limit: int) -> None:
+    if size > limit:
+        most = limit // 1_000_000
+        raise Unreadable(
+            f"{size / 1e6:.1f} MB, and {most} MB is the most that one file of this kind may have; split it"
+        )
+
+
+def _in_utf8(content: bytes, charset: str) -> bytes:
+    """The bytes of a text in UTF-8, where its charset is as it is said to be; else as they are.
+
+    What is UTF-8 by its bytes is taken for that, whatever is said: no text in another encoding is so by accident.
+    """
+    if not content.isascii() and is_utf8(content):
+        return content
+    try:
+        return content.decode(iana_name(charset)).encode()
+    except (ValueError, LookupError):
+        return content

@@ -1,0 +1,389 @@
+"""How the cells of Excel's and OpenDocument's sheets look, and what is placed around them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from io import BytesIO
+from xml.etree.ElementTree import Element, ParseError
+from zipfile import ZipFile
+
+from defusedxml.common import DefusedXmlException
+from defusedxml.ElementTree import iterparse
+
+from waystation.documents.readers.binary_sheets import (
+    BinaryStyles,
+    binary_comments,
+    binary_look,
+    binary_strings,
+    binary_styles,
+)
+from waystation.documents.readers.extract import Unreadable
+from waystation.documents.readers.looks import MOST_COLUMNS, Look, Place, SheetLook
+from waystation.documents.readers.marks import Height, Run, with_marks
+from waystation.documents.readers.office import OFF, all_called, links, local, member, whole_number, xml
+
+_TELLING = (b'"e"', b"'e'", b"hidden", b'ht="0"', b'width="0"')
+"""One of these is in every sheet with errors, or with hidden rows or columns."""
+_OBJECT = b"oleObject"
+_MARKING = (b"strike", b"vertAlign")
+
+
+_EMBEDDED = frozenset({"oleObject", "package"})
+"""Kinds of links to files within the file."""
+
+
+class OfficeLooks:
+    """Of the sheets of an Excel file."""
+
+    def __init__(self, archive: ZipFile, main: str) -> None:
+        self._archive, self._main = archive, main
+
+    def of(self, name: str) -> SheetLook:
+        """Of the sheet in a member. Raises Unreadable."""
+        content = member(self._archive, name)
+        if name.endswith(".bin"):
+            found = binary_look(content, self._styles, self._binary_strings, self._binary_styles.fonts)
+        elif self._styles or self._strings or any(sign in content for sign in (*_TELLING, *_MARKING, _OBJECT)):
+            found = self._read(content)
+        else:
+            found = SheetLook()
+        self._count_others(name, found)
+        return found
+
+    @cached_property
+    def _parts(self) -> Mapping[str, str]:
+        """Members that belong to the whole file, by what they are."""
+        try:
+            return {kind.rpartition("/")[2]: name for kind, name in links(self._archive, self._main).values()}
+        except Unreadable:
+            return {}
+
+    @cached_property
+    def _styles(self) -> Mapping[int, Look]:
+        """The looks of cells that have one, by the number of their style."""
+        try:
+            content = member(self._archive, name := self._parts.get("styles", ""))
+            if name.endswith(".bin"):
+                looks = self._binary_styles.cells
+            elif not any(sign in content for sign in _MARKING):
+                return {}
+            else:
+                looks = _cell_looks(xml(self._archive, name))
+        except Unreadable:
+            return {}
+        return {at: look for at, look in enumerate(looks) if look != Look()}
+
+    @cached_property
+    def _binary_styles(self) -> BinaryStyles:
+        try:
+            return binary_styles(member(self._archive, self._parts.get("styles", "")))
+        except Unreadable:
+            return BinaryStyles()
+
+    @cached_property
+    def _binary_strings(self) -> Mapping[int, str]:
+        try:
+            content = member(self._archive, self._parts.get("sharedStrings", ""))
+        except Unreadable:
+            return {}
+        return binary_strings(content, self._binary_styles.fonts)
+
+    @cached_property
+    def _strings(self) -> Mapping[str, str]:
+        """Texts of which a part is marked, by their numbers."""
+        try:
+            content = member(self._archive, self._parts.get("sharedStrings", ""))
+        except Unreadable:
+            return {}
+        if not any(sign in content for sign in _MARKING):
+            return {}
+        found: dict[str, str] = {}
+        for number, item in enumerate(_streamed(content, "si")):
+            if text := _marked(item):
+                found[str(number)] = text
+            item.clear()
+        return found
+
+    def _read(self, content: bytes) -> SheetLook:
+        found = SheetLook()
+        row = -1
+        shapes: set[str] = set()
+        for element in _streamed(content, "row", "col", "oleObject"):
+            if local(element) == "col":
+                _column(element, found)
+                continue
+            if local(element) == "oleObject":
+                # Those of the same shape are one in several forms.
+                shapes.add(element.get("shapeId", ""))
+                continue
+            row = whole_number(element.get("r"), row + 2) - 1
+            if _is_on(element, "hidden") or element.get("ht") == "0":
+                found.hidden_rows.add(row)
+            self._cells(element, row, found)
+            element.clear()
+        found.objects = len(shapes)
+        return found
+
+    def _cells(self, row: Element, number: int, found: SheetLook) -> None:
+        column = -1
+        for cell in row:
+            column = _column_number(cell.get("r", ""), column + 1)
+            place = number, column
+            found.mark(place, self._styles.get(whole_number(cell.get("s"), 0), Look()))
+            match cell.get("t"):
+                case "e":
+                    found.shown[place] = next((value.text or "" for value in all_called(cell, "v")), "")
+                case "s":
+                    text = next((value.text or "" for value in cell if local(value) == "v"), "")
+                    if text in self._strings:
+                        found.shown[place] = self._strings[text]
+                case "inlineStr":
+                    inline = next((one for one in cell if local(one) == "is"), None)
+                    if inline is not None and (text := _marked(inline)):
+                        found.shown[place] = text
+                case _:
+                    pass
+
+    def _count_others(self, name: str, found: SheetLook) -> None:
+        """What is not in cells, as far as it can be read."""
+        embedded = 0
+        for kind, target in _linked(self._archive, name):
+            if kind == "comments":
+                found.comments += self._comments(target)
+            elif kind == "drawing":
+                self._drawing(target, found)
+            embedded += kind in _EMBEDDED
+        # Objects that stay in files of their own have no link, and those of other programs only one.
+        found.objects = max(found.objects, embedded)
+
+    def _comments(self, name: str) -> int:
+        try:
+            if name.endswith(".bin"):
+                return binary_comments(member(self._archive, name))
+            return sum(1 for _ in all_called(xml(self._archive, name), "comment"))
+        except Unreadable:
+            return 1
+
+    def _drawing(self, name: str, found: SheetLook) -> None:
+        try:
+            root = xml(self._archive, name)
+        except Unreadable:
+            return
+        for one in root.iter():
+            match local(one):
+                case "sp":
+                    text = "\n".join(_paragraphs(one))
+                    found.boxes += [text] if text else []
+                case "pic":
+                    found.pictures += 1
+                case "graphicData":
+                    found.charts += one.get("uri", "").endswith(("/chart", "/chartex", "/diagram"))
+                case _:
+                    pass
+
+
+def _linked(archive: ZipFile, name: str) -> Iterator[tuple[str, str]]:
+    try:
+        for kind, target in links(archive, name).values():
+            yield kind.rpartition("/")[2], target
+    except Unreadable:
+        return
+
+
+def _paragraphs(shape: Element) -> Iterator[str]:
+    for paragraph in all_called(shape, "p"):
+        runs = [
+            Run(text.text or "")
+            for one in paragraph
+            if local(one) in {"r", "fld"}
+            for text in one
+            if local(text) == "t"
+        ]
+        if text := with_marks(runs).strip():
+            yield text
+
+
+def _streamed(content: bytes, *names: str) -> Iterator[Element]:
+    """Elements of these names, one after another: no more of a large sheet is kept. Raises Unreadable."""
+    try:
+        for _, element in iterparse(BytesIO(content)):
+            if local(element) in names:
+                yield element
+    except (ParseError, DefusedXmlException, ValueError) as error:
+        raise Unreadable("damaged: a part of it is no XML that can be read") from error
+
+
+def _column(element: Element, found: SheetLook) -> None:
+    first, last = whole_number(element.get("min"), 0), whole_number(element.get("max"), 0)
+    if (_is_on(element, "hidden") or element.get("width") == "0") and 0 < first <= last <= MOST_COLUMNS:
+        found.hidden_columns.update(range(first - 1, last))
+
+
+def _is_on(element: Element, name: str) -> bool:
+    return element.get(name, "0").lower() not in OFF
+
+
+def _column_number(reference: str, otherwise: int) -> int:
+    """The column of `B3`, from 0."""
+    column = 0
+    for letter in reference.upper():
+        if not "A" <= letter <= "Z":
+            break
+        column = column * 26 + ord(letter) - ord("A") + 1
+    return column - 1 if column else otherwise
+
+
+def _cell_looks(styles: Element) -> list[Look]:
+    fonts = [_font(font) for part in styles if local(part) == "fonts" for font in part]
+    formats = [one for part in styles if local(part) == "cellXfs" for one in part]
+    numbers = [whole_number(one.get("fontId"), 0) for one in formats]
+    return [fonts[number] if number < len(fonts) else Look() for number in numbers]
+
+
+_HEIGHTS: Mapping[str, Height] = {"superscript": "raised", "subscript": "lowered"}
+
+
+def _font(properties: Element | None) -> Look:
+    height: Height = ""
+    struck = False
+    for one in properties if properties is not None else ():
+        if local(one) == "strike":
+            struck = one.get("val", "1") not in OFF
+        elif local(one) == "vertAlign":
+            height = _HEIGHTS.get(one.get("val", ""), "")
+    return Look(height, struck)
+
+
+def _marked(item: Element) -> str:
+    """A text of several looks with its marks; empty: it has none."""
+    runs: list[Run] = []
+    for one in item:
+        text = "".join(part.text or "" for part in one if local(part) == "t")
+        if local(one) == "r":
+            runs.append(Run(text, *_font(next((part for part in one if local(part) == "rPr"), None))))
+        elif local(one) == "t":
+            runs.append(Run(one.text or ""))
+    if all(run.height == "" and not run.struck for run in runs):
+        return ""
+    return " ".join(with_marks(runs).split())
+
+
+_OPEN_CONTENT = "content.xml"
+_OPEN_TELLING = (b"spanned", b"visibility", b"annotation", b"line-through", b"text-position", b'"error"', b"draw:")
+_HIDDEN = frozenset({"collapse", "filter"})
+_MOST_REPEATED = 1_048_576
+
+
+def open_looks(archive: ZipFile) -> dict[str, SheetLook]:
+    """Of the sheets of an OpenDocument table, by their names."""
+    try:
+        if not any(sign in member(archive, _OPEN_CONTENT) for sign in _OPEN_TELLING):
+            return {}
+        root = xml(archive, _OPEN_CONTENT)
+    except Unreadable:
+        return {}
+    styles = {
+        _said(style, "name"): look for style in all_called(root, "style") if (look := _open_style(style)) != Look()
+    }
+    tables = (table for sheet in all_called(root, "spreadsheet") for table in sheet if local(table) == "table")
+    return {_said(table, "name"): _OpenTable(styles).read(table) for table in tables}
+
+
+def _said(element: Element, name: str) -> str:
+    return next((value for key, value in element.items() if key.rpartition("}")[2] == name), "")
+
+
+def _open_style(style: Element) -> Look:
+    height: Height = ""
+    struck = False
+    for one in all_called(style, "text-properties"):
+        through = _said(one, "text-line-through-style") or _said(one, "text-line-through-type")
+        struck = bool(through) and through not in OFF
+        place = _said(one, "text-position")
+        if place:
+            is_low, is_none = place.startswith(("sub", "-")), place.startswith("0%")
+            height = "" if is_none else "lowered" if is_low else "raised"
+    return Look(height, struck)
+
+
+class _OpenTable:
+    """Goes through the rows and cells of one sheet."""
+
+    def __init__(self, styles: Mapping[str, Look]) -> None:
+        self._styles, self._found = styles, SheetLook()
+        self._row = self._column = 0
+
+    def read(self, table: Element) -> SheetLook:
+        """What is found of it."""
+        self._below(table)
+        return self._found
+
+    def _below(self, element: Element) -> None:
+        for child in element:
+            match local(child):
+                case "table-row":
+                    self._cells(child)
+                case "table-column":
+                    times = _times(child, "number-columns-repeated")
+                    if _said(child, "visibility") in _HIDDEN:
+                        self._found.hidden_columns.update(range(self._column, min(self._column + times, MOST_COLUMNS)))
+                    self._column += times
+                case "shapes":
+                    self._shapes(child)
+                case "table-header-rows" | "table-rows" | "table-row-group" | "table-header-columns":
+                    self._below(child)
+                case "table-columns" | "table-column-group":
+                    self._below(child)
+                case _:
+                    pass
+
+    def _cells(self, row: Element) -> None:
+        times, column = _times(row, "number-rows-repeated"), 0
+        if _said(row, "visibility") in _HIDDEN:
+            self._found.hidden_rows.update(range(self._row, self._row + times))
+        for cell in row:
+            wide = _times(cell, "number-columns-repeated")
+            if local(cell) == "table-cell":
+                self._cell(cell, (self._row, column))
+            column += wide
+        self._row += times
+
+    def _cell(self, cell: Element, place: Place) -> None:
+        found = self._found
+        last = place[0] + _times(cell, "number-rows-spanned") - 1, place[1] + _times(cell, "number-columns-spanned") - 1
+        if last != place:
+            found.merged.append((place, last))
+        found.mark(place, self._styles.get(_said(cell, "style-name"), Look()))
+        found.comments += sum(1 for one in cell if local(one) == "annotation")
+        boxes = len(found.boxes)
+        self._shapes(cell)
+        runs = [run for one in cell if local(one) == "p" for run in (*self._runs(one, Look()), Run(" "))]
+        text = " ".join(with_marks(runs).split())
+        is_marked = any(run.height or run.struck for run in runs)
+        has_error = any(value == "error" for value in cell.attrib.values())
+        # The library takes a box that stands in a cell for the text of that.
+        if (text and (is_marked or has_error)) or len(found.boxes) > boxes:
+            found.shown[place] = text
+
+    def _runs(self, element: Element, look: Look) -> Iterator[Run]:
+        yield Run(element.text or "", *look)
+        for child in element:
+            own = self._styles.get(_said(child, "style-name"), Look()) if local(child) == "span" else Look()
+            within = Look(own.height or look.height, own.struck or look.struck)
+            if local(child) in {"s", "tab", "line-break"}:
+                yield Run(" ", *look)
+            elif local(child) not in {"annotation", "note"}:
+                yield from self._runs(child, within)
+            yield Run(child.tail or "", *look)
+
+    def _shapes(self, element: Element) -> None:
+        for one in element.iter():
+            if local(one) in {"text-box", "custom-shape"}:
+                lines: Sequence[str] = [" ".join("".join(line.itertext()).split()) for line in all_called(one, "p")]
+                text = "\n".join(filter(None, lines))
+                self._found.boxes += [text] if text else []
+            self._found.objects += local(one) == "object"
+            self._found.pictures += local(one) == "image"
+
+
+def _times(element: Element, name: str) -> int:
+    return min(max(whole_number(_said(element, name) or None, 1), 1), _MOST_REPEATED)

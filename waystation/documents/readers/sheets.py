@@ -1,0 +1,324 @@
+"""Excel files and OpenDocument tables to text: one part a sheet, one line a row, the values that the cells show."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import date, datetime, time, timedelta
+from io import BytesIO
+from typing import NamedTuple
+from xml.etree.ElementTree import Element, SubElement, tostring
+from zipfile import ZipFile
+
+from python_calamine import (
+    CalamineError,
+    CalamineSheet,
+    CalamineWorkbook,
+    PasswordError,
+    SheetMetadata,
+    SheetTypeEnum,
+    SheetVisibleEnum,
+)
+
+from waystation.documents.documents import LeftOut
+from waystation.documents.readers.binary_sheets import binary_sheets, without_binary_sheets
+from waystation.documents.readers.compound import CompoundFile, book_stream, has_password, old_looks
+from waystation.documents.readers.extract import DocumentPart, Extract, Unreadable, of_numbers, runs
+from waystation.documents.readers.looks import Place, SheetLook
+from waystation.documents.readers.marks import Run, with_marks
+from waystation.documents.readers.office import all_called, link_id, links, local, member, repacked, xml
+from waystation.documents.readers.sheet_looks import OfficeLooks, open_looks
+
+_Cell = int | float | str | bool | time | date | datetime | timedelta
+_PASSWORD = "protected by a password; save it without one"
+_DAMAGED = "damaged: no table that can be read"
+
+
+def sheets_extract(content: bytes, archive: ZipFile | None = None, main: str | None = None) -> Extract:
+    """The visible sheets; hidden ones and those that cannot be read are left out and named. Raises Unreadable.
+
+    Args:
+        content: The file.
+        archive: The same, if it is one.
+        main: The member of it that lists the sheets of an Excel file.
+    """
+    book = _Book(content, archive, main)
+    parts: list[DocumentPart] = []
+    left_out: list[LeftOut] = []
+    try:
+        with book.opened() as opened:
+            for at, sheet in enumerate(opened.sheets_metadata):
+                place = f"sheet {sheet.name}"
+                if reason := book.why_not(sheet):
+                    left_out.append(LeftOut(name=place, reason=reason))
+                    continue
+                try:
+                    read = _Rows(opened.get_sheet_by_name(sheet.name), book.look(at, sheet.name))
+                except (CalamineError, OSError, Unreadable):
+                    left_out.append(LeftOut(name=place, reason=_DAMAGED))
+                    continue
+                parts.append(DocumentPart(place, "\n".join(read.lines())))
+                parts += [DocumentPart(f"{place}, text boxes", "\n".join(read.look.boxes))]
+                left_out += read.left_out(place)
+    except PasswordError as error:
+        raise Unreadable(_PASSWORD) from error
+    except CalamineError as error:
+        raise Unreadable(_DAMAGED) from error
+    left_out += book.lost
+    if left_out and not parts and all(item.reason.startswith("damaged") for item in left_out):
+        raise Unreadable(_DAMAGED)
+    return Extract(parts, left_out)
+
+
+_NO_TABLES = (
+    (SheetTypeEnum.ChartSheet, "a chart, which has no text to be read"),
+    (SheetTypeEnum.DialogSheet, "a dialogue of an old version of Excel"),
+    (SheetTypeEnum.MacroSheet, "a macro"),
+    (SheetTypeEnum.Vba, "a macro"),
+)
+_STORED_OBJECT = "MBD"
+"""How the folders of embedded objects begin in a compound file."""
+_SHEETS = ("/worksheet", "/chartsheet", "/dialogsheet")
+"""How the kinds of links to sheets end that the library knows."""
+
+
+class _Book:
+    """A file with what the library that reads its values does not say of it."""
+
+    def __init__(self, content: bytes, archive: ZipFile | None, main: str | None) -> None:
+        self.lost: list[LeftOut] = []
+        """Sheets that the library does not even list."""
+        self._archive = archive
+        self._main = main if archive else None
+        if archive and not main and "mimetype" not in archive.NameToInfo:
+            content = repacked(archive, {"mimetype": b"application/vnd.oasis.opendocument.spreadsheet"})
+        elif archive and any(found.filename != found.orig_filename for found in archive.infolist()):
+            content = repacked(archive)
+        self._content = content
+        self._members = _sheet_members(archive, main) if archive and main else {}
+        self._looks: Mapping[str, SheetLook] = open_looks(archive) if archive and not main else {}
+        self._office = OfficeLooks(archive, main) if archive and main else None
+        self._in_order = self._old(content) if archive is None else []
+
+    def _old(self, content: bytes) -> list[SheetLook]:
+        """Of the sheets of a compound file. Raises Unreadable: it has a password."""
+        try:
+            file = CompoundFile(content)
+        except ValueError:
+            return []
+        stream = book_stream(file)
+        if has_password(stream):
+            raise Unreadable(_PASSWORD)
+        found = old_looks(stream)
+        # Sheets of Excel 5 say of their objects what is not read here.
+        stored = sum(name.startswith(_STORED_OBJECT) for name in file.names) - sum(look.objects for look in found)
+        self.lost += [LeftOut(name=f"embedded objects ({stored:,})", reason="not read")] if stored > 0 else []
+        return found
+
+    def opened(self) -> CalamineWorkbook:
+        """Raises CalamineError, PasswordError."""
+        try:
+            return CalamineWorkbook.from_filelike(BytesIO(self._content))
+        except PasswordError:
+            raise
+        except CalamineError:
+            again = self._without_unknown()
+            if again is None:
+                raise
+            return CalamineWorkbook.from_filelike(BytesIO(again))
+
+    def _without_unknown(self) -> bytes | None:
+        """The file as the library expects it: it ends at any sheet in the list that it does not know.
+
+        The members of a binary one must have their usual names, too.
+        """
+        if self._archive is None or not self._main:
+            return None
+        archive, main = self._archive, self._main
+        try:
+            targets = links(archive, main)
+            if main.endswith(".bin"):
+                return self._usual_binary(archive, main, targets)
+            again = self._list(archive, main, targets)
+        except Unreadable:
+            return None
+        return repacked(archive, {main: again}) if self.lost else None
+
+    def _list(self, archive: ZipFile, main: str, targets: Mapping[str, tuple[str, str]]) -> bytes:
+        root = xml(archive, main)
+        for parent in [*root.iter()]:
+            for sheet in [child for child in parent if local(child) == "sheet"]:
+                if self._is_unknown(sheet.get("name", ""), targets.get(link_id(sheet), ("", ""))[0]):
+                    parent.remove(sheet)
+        return tostring(root)
+
+    def _usual_binary(self, archive: ZipFile, main: str, targets: Mapping[str, tuple[str, str]]) -> bytes:
+        content = member(archive, main)
+        listed = binary_sheets(content).items()
+        unknown = {name for name, link in listed if self._is_unknown(name, targets.get(link, ("", ""))[0])}
+        folder = f"{main.rpartition('/')[0]}/"
+        linked = Element("Relationships", xmlns="http://schemas.openxmlformats.org/package/2006/relationships")
+        moved: dict[str, bytes] = {"xl/workbook.bin": without_binary_sheets(content, unknown)}
+        for link, (kind, name) in targets.items():
+            short = name.removeprefix(folder)
+            SubElement(linked, "Relationship", Id=link, Type=kind, Target=short)
+            with suppress(Unreadable):
+                moved[f"xl/{short}"] = member(archive, name)
+        return repacked(archive, {**moved, "xl/_rels/workbook.bin.rels": tostring(linked)})
+
+    def _is_unknown(self, name: str, kind: str) -> bool:
+        if kind.endswith(_SHEETS):
+            return False
+        reason = "a macro" if kind.lower().endswith("macrosheet") else "damaged: missing in the file"
+        self.lost.append(LeftOut(name=f"sheet {name}", reason=reason))
+        return True
+
+    def why_not(self, sheet: SheetMetadata) -> str:
+        """Why a sheet is not read; empty where it is."""
+        if sheet.visible != SheetVisibleEnum.Visible:
+            return "hidden; show it to have it read"
+        if reason := next((reason for kind, reason in _NO_TABLES if sheet.typ == kind), ""):
+            return reason
+        if self._archive and self._members and self._members.get(sheet.name, "") not in self._archive.NameToInfo:
+            return "damaged: a part of it is missing or broken"
+        return ""
+
+    def look(self, at: int, name: str) -> SheetLook:
+        """Of the sheet at this place in the list. Raises Unreadable."""
+        if self._office:
+            member = self._members.get(name, "")
+            return self._office.of(member) if member else SheetLook()
+        if self._in_order:
+            return self._in_order[at] if at < len(self._in_order) else SheetLook()
+        return self._looks.get(name, SheetLook())
+
+
+def _sheet_members(archive: ZipFile, main: str) -> dict[str, str]:
+    """By name of the sheet; empty where the list cannot be read."""
+    try:
+        targets = {key: name for key, (_, name) in links(archive, main).items()}
+        if main.endswith(".bin"):
+            listed = binary_sheets(member(archive, main))
+            return {name: targets.get(link, "") for name, link in listed.items()}
+        sheets = [*all_called(xml(archive, main), "sheet")]
+    except Unreadable:
+        return {}
+    return {sheet.get("name", ""): targets.get(link_id(sheet), "") for sheet in sheets}
+
+
+class _Merged(NamedTuple):
+    first: Place
+    last: Place
+    text: str = ""
+
+
+class _Rows:
+    """The rows of one sheet as they are seen."""
+
+    def __init__(self, sheet: CalamineSheet, look: SheetLook) -> None:
+        self.look = look
+        self._sheet = sheet
+        # The library begins with the first row, but with the first column that has anything in it.
+        _, self._first_column = sheet.start or (0, 0)
+        self._begins: dict[int, list[_Merged]] = {}
+        for first, last in [*look.merged, *(sheet.merged_cell_ranges or ())]:
+            self._begins.setdefault(first[0], []).append(_Merged(first, last))
+        self._is_hidden = False
+        self._hidden_rows: list[int] = []
+        self._hidden_columns: set[int] = set()
+
+    def lines(self) -> Iterator[str]:
+        """One for each row that is seen, with anything in it."""
+        open_cells: list[_Merged] = []
+        for number, row in enumerate(self._sheet.iter_rows()):
+            cells = [self._shown((number, self._first_column + at), cell) for at, cell in enumerate(row)]
+            open_cells = [cell for cell in open_cells if cell.last[0] >= number]
+            open_cells += [
+                cell._replace(text=cells[at])
+                for cell in self._begins.get(number, ())
+                if 0 <= (at := cell.first[1] - self._first_column) < len(cells)
+            ]
+            _repeat(cells, open_cells, self._first_column)
+            if number in self.look.hidden_rows:
+                self._hidden_rows += [number + 1] if any(cells) else []
+                continue
+            if line := _line(self._seen(cells)):
+                yield line
+
+    def _seen(self, cells: list[str]) -> list[str]:
+        hidden = {at for at in range(len(cells)) if self._first_column + at in self.look.hidden_columns}
+        self._hidden_columns |= {self._first_column + at for at in hidden if cells[at]}
+        return [cell for at, cell in enumerate(cells) if at not in hidden] if hidden else cells
+
+    def _shown(self, place: Place, cell: _Cell) -> str:
+        if not self.look.shown and not self.look.looks:
+            return _shown(cell)
+        text = self.look.shown[place] if place in self.look.shown else _shown(cell)
+        look = self.look.looks.get(place)
+        return with_marks([Run(text, look.height, look.struck)]) if look and text else text
+
+    def left_out(self, place: str) -> Iterator[LeftOut]:
+        """What is not in the lines, once they were read."""
+        reason = "hidden, maybe by a filter; show them to have them read"
+        for item in of_numbers("row", self._hidden_rows, reason):
+            yield LeftOut(name=f"{item.name} of {place}", reason=item.reason)
+        if self._hidden_columns:
+            ranges = [(_letters(first), _letters(last)) for first, last in runs(sorted(self._hidden_columns))]
+            letters = ", ".join(first if first == last else f"{first}–{last}" for first, last in ranges)
+            noun = "column" if len(self._hidden_columns) == 1 else "columns"
+            yield LeftOut(name=f"{noun} {letters} of {place}", reason="hidden; show them to have them read")
+        look = self.look
+        not_read = {
+            "comments": look.comments,
+            "charts": look.charts,
+            "text boxes": look.text_boxes,
+            "embedded objects": look.objects,
+        }
+        for name, count in not_read.items():
+            if count:
+                yield LeftOut(name=f"{name} of {place} ({count:,})", reason="not read")
+        if look.pictures and not self._sheet.height and not look.boxes:
+            yield LeftOut(name=place, reason="no text, only pictures")
+
+
+def _repeat(cells: list[str], merged: Sequence[_Merged], first_column: int) -> None:
+    """Put what cells say into the others that they were merged with, where other cells of the row say something, too.
+
+    A title that runs over all columns says nothing of them.
+    """
+    for cell in merged:
+        begin, end = max(0, cell.first[1] - first_column), cell.last[1] - first_column + 1
+        if cell.text and (any(cells[:begin]) or any(cells[end:])):
+            for at in range(begin, min(end, len(cells))):
+                cells[at] = cells[at] or cell.text
+
+
+def _letters(column: int) -> str:
+    """As programs name a column, from 0."""
+    letters = ""
+    column += 1
+    while column:
+        column, place = divmod(column - 1, 26)
+        letters = chr(ord("A") + place) + letters
+    return letters
+
+
+def _line(cells: list[str]) -> str:
+    while cells and not cells[-1]:
+        cells.pop()
+    return " | ".join(cells)
+
+
+def _shown(cell: _Cell) -> str:
+    match cell:
+        case bool():
+            return str(cell).upper()
+        case float():
+            # As many digits as the program itself shows: 0.1 + 0.2 is 0.3 there, and 3.0 is 3.
+            return f"{cell:.15g}"
+        case datetime():
+            return cell.isoformat(" ", "minutes" if not cell.second else "seconds")
+        case date() | time():
+            return cell.isoformat()
+        case int() | timedelta():
+            return str(cell)
+        case str():
+            return " ".join(cell.split())

@@ -1,0 +1,276 @@
+"""PPTX to text: one part a slide, with its title as a heading, its lists, tables, diagrams and notes.
+
+What is not read is named: charts, embedded objects, comments, footers, hidden shapes, and pictures on a slide without
+text.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+from xml.etree.ElementTree import Element
+from zipfile import ZipFile
+
+from waystation.documents.documents import LeftOut
+from waystation.documents.readers.extract import DocumentPart, Extract, Unreadable, of_numbers
+from waystation.documents.readers.marks import Run, with_marks
+from waystation.documents.readers.numbers import format_number
+from waystation.documents.readers.office import all_called, link_id, links, local, whole_number, xml
+from waystation.documents.readers.word import formula_text
+from waystation.kernel.patterns import proven
+
+_PRESENTATION = "ppt/presentation.xml"
+_FURNITURE = frozenset({"sldNum", "dt", "ftr", "hdr", "sldImg"})
+"""Placeholders that stand on every slide alike."""
+_FOOTERS = frozenset({"ftr", "hdr"})
+_ON = frozenset({"1", "true"})
+_NOT_READ = "not read"
+
+
+def slides_extract(archive: ZipFile, main: str = _PRESENTATION) -> Extract:
+    """The slides in the order in which they are shown; hidden ones and those that cannot be read are left out and
+    named. Raises Unreadable.
+    """
+    targets = links(archive, main)
+    parts: list[DocumentPart] = []
+    left_out: list[LeftOut] = []
+    not_read = _NotRead()
+    for number, entry in enumerate(all_called(xml(archive, main), "sldId"), 1):
+        _, name = targets.get(link_id(entry), ("", ""))
+        try:
+            slide = xml(archive, name)
+        except Unreadable as unreadable:
+            left_out.append(LeftOut(name=f"slide {number}", reason=str(unreadable)))
+            continue
+        if slide.get("show") in {"0", "false"}:
+            left_out.append(LeftOut(name=f"slide {number}", reason="hidden; show it to have it read"))
+            continue
+        texts = [*_Slide(archive, name, number, not_read).blocks(slide)]
+        try:
+            notes = [*_notes(archive, name, number)]
+            not_read.comments(archive, name, number)
+        except Unreadable as unreadable:
+            notes = []
+            left_out.append(LeftOut(name=f"notes of slide {number}", reason=str(unreadable)))
+        if not texts and any(local(one) in {"pic", "blip"} for one in slide.iter()):
+            not_read.found["no text, only pictures", number] += 1
+        parts.append(DocumentPart(f"slide {number}", "\n\n".join([*texts, *notes])))
+    if left_out and not parts and all(item.reason.startswith("damaged") for item in left_out):
+        raise Unreadable(left_out[0].reason)
+    return Extract(parts, [*left_out, *not_read.left_out()])
+
+
+class _NotRead:
+    """What is on the slides and not read."""
+
+    def __init__(self) -> None:
+        self.found: Counter[tuple[str, int]] = Counter()
+        """How many of a kind are on which slide."""
+
+    def comments(self, archive: ZipFile, slide: str, number: int) -> None:
+        """Count the words that others have written about a slide."""
+        for kind, name in links(archive, slide).values():
+            if kind.rpartition("/")[2] == "comments":
+                texts = (one.text or "" for one in xml(archive, name).iter() if local(one) in {"t", "text"})
+                self.found["comments", number] += sum(len(text.split()) for text in texts)
+
+    def left_out(self) -> Iterator[LeftOut]:
+        """By kind, with the numbers of the slides."""
+        for kind, reason in _KINDS.items():
+            numbers = [number for (what, number), count in self.found.items() if what == kind and count]
+            for item in of_numbers("slide", numbers, reason):
+                yield item if kind == reason else LeftOut(name=f"{kind} of {item.name}", reason=reason)
+
+
+_KINDS = {
+    "charts": _NOT_READ,
+    "diagrams": "damaged, or of a kind that is not read",
+    "embedded objects": _NOT_READ,
+    "comments": _NOT_READ,
+    "footers": _NOT_READ,
+    "hidden text": "no reader of the slides sees it",
+    "no text, only pictures": "no text, only pictures",
+}
+"""What is named, with the reason."""
+_FRAMES = {"chart": "charts", "ole": "embedded objects", "oleObj": "embedded objects"}
+
+
+def _notes(archive: ZipFile, slide: str, number: int) -> Iterator[str]:
+    for kind, name in links(archive, slide).values():
+        if kind.endswith("/notesSlide"):
+            said = "\n\n".join(_Slide(archive, name, number, _NotRead()).blocks(xml(archive, name)))
+            if said:
+                yield f"Notes:\n{said}"
+
+
+class _Slide:
+    """One member with shapes on it."""
+
+    def __init__(self, archive: ZipFile, name: str, number: int, not_read: _NotRead) -> None:
+        self._archive, self._name, self._number, self._not_read = archive, name, number, not_read
+
+    def blocks(self, element: Element) -> Iterator[str]:
+        """The texts of shapes, tables and diagrams below an element, in the order of the file."""
+        for child in _shown(element):
+            if _is_hidden(child):
+                words = sum(len((one.text or "").split()) for one in all_called(child, "t"))
+                self._not_read.found["hidden text", self._number] += words
+                continue
+            match local(child):
+                case "sp":
+                    yield from filter(None, [self._shape(child)])
+                case "tbl":
+                    yield _table(child)
+                case "graphicData":
+                    yield from self._graphic(child)
+                case _:
+                    yield from self.blocks(child)
+
+    def _graphic(self, data: Element) -> Iterator[str]:
+        if (kind := _FRAMES.get(data.get("uri", "").rpartition("/")[2])) is not None:
+            self._not_read.found[kind, self._number] += 1
+        elif (diagram := next(all_called(data, "relIds"), None)) is not None:
+            yield from self._diagram(diagram)
+        else:
+            yield from self.blocks(data)
+
+    def _diagram(self, found: Element) -> Iterator[str]:
+        """The texts of SmartArt."""
+        key = next((value for name, value in found.items() if name.endswith("}dm")), "")
+        try:
+            _, name = links(self._archive, self._name).get(key, ("", ""))
+            points = [*all_called(xml(self._archive, name), "pt")]
+        except Unreadable:
+            self._not_read.found["diagrams", self._number] += 1
+            return
+        texts = [_lines(point) for point in points if point.get("type", "node") in {"node", "asst"}]
+        if said := "\n".join(f"- {' '.join(' '.join(lines).split())}" for lines in texts if lines):
+            yield said
+
+    def _shape(self, shape: Element) -> str:
+        kind = next((holder.get("type", "body") for holder in all_called(shape, "ph")), "")
+        lines = _lines(shape)
+        if kind in _FURNITURE or not lines:
+            self._not_read.found["footers", self._number] += len(lines) if kind in _FOOTERS else 0
+            return ""
+        if kind in {"title", "ctrTitle"}:
+            return f"# {' '.join(' '.join(lines).split())}"
+        return "\n".join(lines)
+
+
+def _is_hidden(element: Element) -> bool:
+    """A shape that the list of shapes hides."""
+    named = next((one for child in element if local(child).startswith("nv") for one in child), None)
+    return named is not None and local(named) == "cNvPr" and named.get("hidden") in _ON
+
+
+def _shown(element: Element) -> Iterator[Element]:
+    """The children; of what is there in several ways, for older and newer programs, the newest that has a text."""
+    for child in element:
+        if local(child) != "AlternateContent":
+            yield child
+            continue
+        ways = [one for one in child if local(one) in {"Choice", "Fallback"}]
+        texts = [one for one in ways if next(all_called(one, "t"), None) is not None]
+        yield from (texts or ways or [child])[0]
+
+
+class _Numbered(NamedTuple):
+    """How a list counts, and how far it is."""
+
+    style: str
+    at: int
+
+
+_STYLE = proven(r"\A(arabic|alphaLc|alphaUc|romanLc|romanUc)(?:Db)?(Period|ParenR|ParenBoth|Plain|Minus)\Z")
+_FORMATS = {
+    "arabic": "decimal",
+    "alphaLc": "lowerLetter",
+    "alphaUc": "upperLetter",
+    "romanLc": "lowerRoman",
+    "romanUc": "upperRoman",
+}
+_AROUND = {"Period": "{}.", "ParenR": "{})", "ParenBoth": "({})", "Plain": "{}", "Minus": "{} -"}
+
+
+def _lines(shape: Element) -> list[str]:
+    """Its paragraphs: as a list if there are several, and with the numbers that they are shown with."""
+    levels = {local(one)[:4]: one for style in all_called(shape, "lstStyle") for one in style}
+    counts: dict[int, _Numbered] = {}
+    found: list[tuple[str, str]] = []
+    for paragraph in all_called(shape, "p"):
+        if not (text := _text(paragraph)):
+            continue
+        properties = next((one for one in paragraph if local(one) == "pPr"), None)
+        level = whole_number(properties.get("lvl") if properties is not None else None, 0)
+        number = _list_number(properties, levels.get(f"lvl{level + 1}"), counts.get(level))
+        counts = {at: one for at, one in counts.items() if at < level} | ({level: number} if number else {})
+        found.append((_label(number) if number else "", text))
+    signs = len(found) > 1
+    return [f"{label} {text}" if label else f"- {text}" if signs else text for label, text in found]
+
+
+def _list_number(own: Element | None, inherited: Element | None, last: _Numbered | None) -> _Numbered | None:
+    """The number of a paragraph: its own properties say whether it has one, or else those of its level."""
+    for properties in (own, inherited):
+        for one in properties if properties is not None else ():
+            if local(one) in {"buNone", "buChar", "buBlip"}:
+                return None
+            if local(one) == "buAutoNum":
+                style = one.get("type", "")
+                goes_on = last is not None and last.style == style
+                return _Numbered(style, last.at + 1 if last and goes_on else whole_number(one.get("startAt"), 1))
+    return None
+
+
+def _label(number: _Numbered) -> str:
+    style = _STYLE.match(number.style)
+    kind, around = (style[1], style[2]) if style else ("arabic", "Period")
+    return _AROUND[around].format(format_number(number.at, _FORMATS[kind]))
+
+
+def _table(table: Element) -> str:
+    """A cell over several rows or columns is repeated in each."""
+    above: Sequence[str] = ()
+    rows: list[str] = []
+    for row in (child for child in table if local(child) == "tr"):
+        cells: list[str] = []
+        for cell in (child for child in row if local(child) == "tc"):
+            if cell.get("vMerge") in _ON and len(cells) < len(above):
+                cells.append(above[len(cells)])
+            elif cell.get("hMerge") in _ON and cells:
+                cells.append(cells[-1])
+            else:
+                cells.append(" ".join(" ".join(_text(one) for one in all_called(cell, "p")).split()))
+        rows.append(" | ".join(cells))
+        above = cells
+    return "\n".join(rows)
+
+
+def _text(paragraph: Element) -> str:
+    return with_marks(_runs(paragraph)).strip()
+
+
+def _runs(element: Element) -> Iterator[Run]:
+    for child in _shown(element):
+        match local(child):
+            case "r" | "fld":
+                text = "".join(one.text or "" for one in child if local(one) == "t")
+                yield _run(text, next((one for one in child if local(one) == "rPr"), child))
+            case "br":
+                yield Run("\n")
+            case "oMathPara":
+                for number, formula in enumerate(all_called(child, "oMath")):
+                    yield Run(f"{chr(10) if number else ''}{formula_text(formula)}")
+            case "oMath":
+                yield Run(formula_text(child))
+            case "t":
+                yield Run(child.text or "")
+            case _:
+                yield from _runs(child)
+
+
+def _run(text: str, look: Element) -> Run:
+    baseline = look.get("baseline", "").removesuffix("%")
+    lifted = int(baseline) if baseline.removeprefix("-").isdecimal() and len(baseline) < 10 else 0
+    height = "raised" if lifted > 0 else "lowered" if lifted < 0 else ""
+    return Run(text, height, look.get("strike") in {"sngStrike", "dblStrike"})

@@ -1,0 +1,261 @@
+"""Full-text search in a task's documents: BM25 over passages, indexed once for each version of them.
+
+The index is made of originals, which nobody has to wait for, and never leaves: a document of which something was found
+is searched as it is shown from then on, so that no hit tells anything of what is not shown.
+
+Documents cut into passages: stretches of whole lines, small enough to read and to cite, split where the text is.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+import bm25s
+
+from waystation.documents.documents import Document, DocumentHit, DocumentPassage, ShownDocument, marked_place
+from waystation.documents.search_terms import terms
+from waystation.kernel.patterns import proven
+from waystation.kernel.scopes import OfTask
+from waystation.privacy.policy import whole_until
+from waystation.store.ports import DocumentStore
+
+MOST_LINES = 12
+MOST_CHARACTERS = 2_000
+"""A longer line is cut into several passages that share its line number."""
+OVERLAP = 200
+"""Characters of a long line that two passages share: a word or a phrase at their border is whole in one of them."""
+
+_HEADING = proven(r"#{1,6} \S")
+
+
+class _Line(NamedTuple):
+    number: int
+    text: str
+    first_character: int = 0
+    """Where a part of a long line begins in it, from 1; 0 for a whole line."""
+
+    @property
+    def is_heading(self) -> bool:
+        return _HEADING.match(self.text) is not None
+
+    @property
+    def marks_place(self) -> bool:
+        return marked_place(self.text) is not None
+
+
+def passages_of(name: str, text: str) -> Iterator[DocumentPassage]:
+    """Paragraphs are kept whole and put together while they fit; a heading or the marker of a place (a page, a sheet)
+    starts a new passage.
+    """
+    lines: list[_Line] = []
+    heading = ""
+    for paragraph in _paragraphs(text):
+        in_line = paragraph[0].first_character or (lines and lines[-1].first_character)
+        if lines and (in_line or _parts(lines, paragraph[0]) or not _fits(lines, paragraph)):
+            yield _passage(name, heading, lines)
+            heading = next((line.text for line in reversed(lines) if line.is_heading), heading)
+            lines = []
+        lines += paragraph
+    if lines:
+        yield _passage(name, heading, lines)
+
+
+def _parts(lines: list[_Line], line: _Line) -> bool:
+    """Whether a line begins something new: headings in a row, or below a marker, belong together."""
+    return line.marks_place or (line.is_heading and not all(above.is_heading or above.marks_place for above in lines))
+
+
+def _fits(lines: list[_Line], more: list[_Line]) -> bool:
+    height = more[-1].number - lines[0].number + 1
+    return height <= MOST_LINES and _size(lines) + _size(more) + height <= MOST_CHARACTERS
+
+
+def _size(lines: list[_Line]) -> int:
+    return sum(len(line.text) for line in lines)
+
+
+def _passage(name: str, heading: str, lines: list[_Line]) -> DocumentPassage:
+    first, last = lines[0].number, lines[-1].number
+    # Blank lines between paragraphs are put back, so that line numbers can be counted off.
+    texts = {line.number: line.text for line in lines}
+    text = "\n".join(texts.get(number, "") for number in range(first, last + 1))
+    return DocumentPassage(name, "" if lines[0].is_heading else heading, first, last, text, lines[0].first_character)
+
+
+def _paragraphs(text: str) -> Iterator[list[_Line]]:
+    """Runs of lines that belong together; a run that would not fit a passage is cut. A part of a line is by itself."""
+    run: list[_Line] = []
+    for line in _lines(text):
+        if line.first_character:
+            if run:
+                yield run
+                run = []
+            yield [line]
+            continue
+        if run and (not line.text or line.is_heading or line.marks_place or not _fits(run, [line])):
+            yield run
+            run = []
+        if line.text:
+            run.append(line)
+    if run:
+        yield run
+
+
+def _lines(text: str) -> Iterator[_Line]:
+    for number, line in enumerate(text.splitlines(), start=1):
+        stripped = line.rstrip()
+        if len(stripped) <= MOST_CHARACTERS:
+            yield _Line(number, stripped)
+        else:
+            yield from _parts_of_line(number, stripped)
+
+
+def _parts_of_line(number: int, line: str) -> Iterator[_Line]:
+    """Parts that overlap; no placeholder is parted."""
+    start = 0
+    while True:
+        end = whole_until(line, start + MOST_CHARACTERS) if start + MOST_CHARACTERS < len(line) else len(line)
+        yield _Line(number, line[start:end], start + 1)
+        if end == len(line):
+            return
+        start = whole_until(line, end - OVERLAP)
+
+
+KEPT_INDEXES = 16
+"""Tasks whose index stays in memory; 230k tokens of documents take about 10 MB."""
+KEPT_CHARACTERS = 20_000_000
+"""Of documents whose terms stay in memory: a folder that was searched before is read again only where it changed."""
+
+
+class Bm25DocumentSearch:
+    """`DocumentSearch` by BM25 in memory. Where documents of a task have changed, only those are read again."""
+
+    def __init__(self, store: DocumentStore) -> None:
+        self._store = store
+        self._indexes: OrderedDict[str, _Index] = OrderedDict()
+        self._read: OrderedDict[_Version, Sequence[_Searched]] = OrderedDict()
+        self._characters = 0
+        self._building = asyncio.Lock()
+
+    @property
+    def indexed(self) -> tuple[str, ...]:
+        """Tasks whose index is in memory, the one used longest ago first."""
+        return tuple(self._indexes)
+
+    async def search(self, task: OfTask, query: str, limit: int, among: range | None = None) -> tuple[DocumentHit, ...]:
+        """Best passages first, equal scores by name and line; empty where nothing matches.
+
+        Names and headings count as part of the passages under them.
+        """
+        documents = await self._store.documents(task.task_id, task)
+        index = self._index(task.task_id, documents) or await self._built(task, documents)
+        self._indexes.move_to_end(task.task_id)
+        return await asyncio.to_thread(index.search, query, limit, among)
+
+    async def take(self, task_id: str, shown: Sequence[ShownDocument]) -> None:
+        """See `DocumentSearch`. An index that is made anew is one of originals again."""
+        async with self._building:
+            if (index := self._indexes.get(task_id)) is not None:
+                self._indexes[task_id] = await asyncio.to_thread(index.with_shown, shown)
+
+    def _index(self, task_id: str, documents: Sequence[Document]) -> "_Index | None":
+        """The one over these versions, where there is one."""
+        index = self._indexes.get(task_id)
+        return index if index is not None and index.documents == documents else None
+
+    async def _built(self, task: OfTask, documents: Sequence[Document]) -> "_Index":
+        async with self._building:
+            # Agents of one task start together: the second finds what the first has built.
+            index = self._index(task.task_id, documents)
+            if index is None:
+                searched = [() if one.removed else await self._searched(one, task) for one in documents]
+                index = self._indexes[task.task_id] = await asyncio.to_thread(_Index, documents, searched)
+                while len(self._indexes) > KEPT_INDEXES:
+                    self._indexes.popitem(last=False)
+            return index
+
+    async def _searched(self, document: Document, reader: OfTask) -> Sequence["_Searched"]:
+        """Its passages with their terms; read again only under another name or with another content."""
+        version = _Version(document.name, document.blob, document.characters)
+        if version not in self._read:
+            text = await self._store.get_text(document.blob, reader)
+            self._read[version] = await asyncio.to_thread(_passages, document.name, text)
+            self._characters += document.characters
+            while self._characters > KEPT_CHARACTERS and len(self._read) > 1:
+                self._characters -= self._read.popitem(last=False)[0].characters
+        self._read.move_to_end(version)
+        return self._read[version]
+
+
+class _Version(NamedTuple):
+    name: str
+    blob: str
+    characters: int
+
+
+class _Searched(NamedTuple):
+    passage: DocumentPassage
+    terms: list[str]
+
+
+def _passages(name: str, text: str, called: str | None = None) -> Sequence[_Searched]:
+    """`called`: the name by which it is found, where that is another."""
+    found = (_Searched(passage, terms(_searchable(passage, called or name))) for passage in passages_of(name, text))
+    return [one for one in found if one.terms]
+
+
+class _Index:
+    def __init__(
+        self,
+        documents: Sequence[Document],
+        searched: Sequence[Sequence[_Searched]],
+        shown: Mapping[str, Sequence[_Searched]] = MappingProxyType({}),
+    ) -> None:
+        """`shown`: by name, the passages of documents that are searched as they are shown."""
+        self.documents, self._originals, self._shown = documents, searched, shown
+        searched = [shown.get(one.name, passages) for one, passages in zip(documents, searched, strict=True)]
+        indexed = [(number, one) for number, document in enumerate(searched, 1) for one in document]
+        self._passages = [(number, one.passage) for number, one in indexed]
+        self._bm25 = bm25s.BM25()
+        if indexed:
+            corpus = [one.terms for _, one in indexed]
+            self._bm25.index(corpus, show_progress=False)  # pyright: ignore[reportUnknownMemberType] partly typed library
+
+    def with_shown(self, shown: Sequence[ShownDocument]) -> "_Index":
+        """The same with these documents as they are shown; those of other versions change nothing."""
+        versions = {document.name: document.blob for document in self.documents}
+        there = [one for one in shown if versions.get(one.name) == one.blob]
+        found = {one.name: _passages(one.name, one.text, one.called) for one in there}
+        return _Index(self.documents, self._originals, {**self._shown, **found})
+
+    def search(self, query: str, limit: int, among: range | None) -> tuple[DocumentHit, ...]:
+        wanted = list(dict.fromkeys(terms(query)))
+        if not self._passages or not wanted:
+            return ()
+        scores: list[float] = self._bm25.get_scores(wanted).tolist()  # pyright: ignore[reportUnknownMemberType]
+        hits = [
+            (score, passage)
+            for score, (number, passage) in zip(scores, self._passages, strict=True)
+            if score > 0 and (among is None or number in among)
+        ]
+        hits.sort(key=lambda hit: (-hit[0], hit[1].name, hit[1].first_line))
+        versions = {document.name: document.blob for document in self.documents}
+        return tuple(
+            DocumentHit(
+                name=passage.name,
+                first_line=passage.first_line,
+                last_line=passage.last_line,
+                text=passage.text,
+                score=score,
+                blob=versions[passage.name],
+                shown=passage.name in self._shown,
+                first_character=passage.first_character,
+            )
+            for score, passage in hits[: max(0, limit)]
+        )
+
+
+def _searchable(passage: DocumentPassage, called: str) -> str:
+    return f"{called}\n{passage.heading}\n{passage.text}"

@@ -1,0 +1,101 @@
+"""The parent's side of the table engine: one child a query, so that none outlives, slows or breaks what asked.
+
+What the parent asks of the child, and what it gets.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+
+from waystation.documents.tables import Rows, Table, TableText
+from waystation.kernel.errors import QueryRefused
+from waystation.kernel.value import Value
+from waystation.security.children import Child, ChildFailed, ChildHung
+
+ENGINE_MEMORY = 2_000_000_000
+"""Bytes of address space: DuckDB's own, and the cells of the largest table before they are in it."""
+
+
+class EngineRequest(Value):
+    """A text to read as a table, or one query over tables."""
+
+    text: TableText | None = None
+    sql: str = ""
+    tables: tuple[Table, ...] = ()
+    most_rows: int = 0
+
+
+class Answered(Value):
+    """The table, or the result, or why there is none."""
+
+    table: Table | None = None
+    rows: Rows | None = None
+    refused: str = ""
+
+
+class Unusable(Exception):
+    """A text that is no table, or a query that cannot be run. The message says why."""
+
+
+SECONDS = 30.0
+"""From the child's start, with the engine loaded, to its answer."""
+_AT_ONCE = 2
+"""Children; further queries wait. Each may take two gigabytes."""
+_PROGRAM = "waystation.documents.table_engine.engine_child"
+
+
+class DuckDbTables:
+    """A `TableEngine`. Tables are given to the child through a pipe: no document is written to a file."""
+
+    def __init__(self, seconds: float = SECONDS, at_once: int = _AT_ONCE) -> None:
+        self._seconds = seconds
+        self._free = asyncio.Semaphore(at_once)
+
+    async def read(self, text: TableText) -> Table:
+        """See `TableEngine`."""
+        answered = await self._asked(EngineRequest(text=text.replace(text=_encodable(text.text))))
+        if answered.table is None:
+            raise QueryRefused(answered.refused)
+        return answered.table
+
+    async def query(self, sql: str, tables: Sequence[Table], most_rows: int) -> Rows:
+        """See `TableEngine`."""
+        answered = await self._asked(EngineRequest(sql=_encodable(sql), tables=tuple(tables), most_rows=most_rows))
+        if answered.rows is None:
+            raise QueryRefused(answered.refused)
+        return answered.rows
+
+    async def _asked(self, asked: EngineRequest) -> Answered:
+        async with self._free:
+            return await self._answered((await asyncio.to_thread(asked.model_dump_json)).encode())
+
+    async def _answered(self, asked: bytes) -> Answered:
+        # Started by the thread of the event loop, with which it ends.
+        child = self._started()
+        try:
+            said = await asyncio.to_thread(child.ask, asked, self._seconds)
+            return await asyncio.to_thread(Answered.model_validate_json, said)
+        except ChildHung:
+            raise QueryRefused(
+                f"This took longer than {self._seconds:g} s. Query less at once, and end every recursion."
+            ) from None
+        except (ChildFailed, ValidationError):
+            raise QueryRefused(
+                "The engine broke down on this. Ask for it in another way, or go on without it."
+            ) from None
+        finally:
+            child.end()
+
+    def _started(self) -> Child:
+        try:
+            return Child(_PROGRAM, ENGINE_MEMORY)
+        except OSError as error:
+            raise QueryRefused(
+                f"The engine could not be started ({type(error).__name__}). Try again later, or go on without it."
+            ) from None
+
+
+def _encodable(text: str) -> str:
+    """Without lone halves of surrogate pairs, which no encoding takes."""
+    return text.encode(errors="replace").decode()

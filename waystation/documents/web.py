@@ -1,0 +1,389 @@
+"""Fetches pages by ourselves: what a careful visitor does, and nothing that somebody could have us do.
+
+What a server says that its answer is: how it can be read, or that it is no text.
+
+Politeness: one request at a time to each host, and a pause after it.
+
+Which addresses may be connected to. Asked where a connection is made, of the very address that it is made to: so
+neither a redirect nor a name that resolves anew each time leads elsewhere.
+
+What sites say about visits of programs: robots.txt, as RFC 9309 has it.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from errno import EACCES
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from socket import AddressFamily, SocketKind, socket
+from typing import NamedTuple
+
+import aiohttp
+from aiohttp.abc import AbstractResolver
+from protego import Protego
+from pydantic import Field
+from yarl import URL
+
+from waystation.documents.ports import PageReader
+from waystation.documents.web_pages import Domains, WebAddress, WebPage, same_site, web_address, web_page
+from waystation.kernel.clock import Clock
+from waystation.kernel.errors import WebRefused, WebUnavailable
+from waystation.kernel.network import why_broken
+from waystation.kernel.value import Value
+
+KEPT_S = 3_600.0
+"""For which the rules of a site are believed; the RFC allows a day."""
+MOST_SITES = 500
+ROBOTS_BYTES = 512_000
+"""Of a robots.txt. The rest of a longer one does not count."""
+
+
+class RobotsFile(NamedTuple):
+    """How a server answered the request for robots.txt."""
+
+    status: int
+    content: bytes
+
+
+class _Known(NamedTuple):
+    rules: Protego
+    until: float
+
+
+class Robots:
+    """The rules of the sites that were visited last."""
+
+    def __init__(self, user_agent: str, get: Callable[[WebAddress], Awaitable[RobotsFile]]) -> None:
+        """`user_agent`: its product token names us in the rules. `get` fetches a robots.txt, following redirects to
+        where pages may be read, too; it raises WebRefused for others.
+        """
+        self._token = user_agent.partition("/")[0]
+        self._get = get
+        self._sites: dict[str, _Known] = {}
+
+    async def allow(self, address: WebAddress) -> bool:
+        """Whether the site lets us read the address.
+
+        Raises WebUnavailable: it cannot say at the moment; WebRefused: it says that where we do not go.
+        """
+        known = self._sites.get(address.origin)
+        now = asyncio.get_running_loop().time()
+        if known is None or known.until < now:
+            known = _Known(await self._rules(address), now + KEPT_S)
+            self._sites.pop(address.origin, None)
+            self._sites[address.origin] = known
+            if len(self._sites) > MOST_SITES:
+                del self._sites[next(iter(self._sites))]
+        return known.rules.can_fetch(address.url, self._token)
+
+    async def _rules(self, address: WebAddress) -> Protego:
+        try:
+            answer = await self._get(web_address(f"{address.origin}/robots.txt"))
+        except WebRefused as refused:
+            raise WebRefused(
+                f"What the robots.txt of {address.host} allows is not known: {refused.cause}", "Use another source."
+            ) from refused
+        if answer.status >= 500:
+            raise WebUnavailable(
+                f"{address.host} answered {answer.status} for its robots.txt, and until it says what is allowed, "
+                "nothing of it is read"
+            )
+        rules = answer.content if answer.status < 300 else b""
+        return Protego.parse(rules.decode("utf-8", "replace"))
+
+
+_Target = tuple[AddressFamily | int, SocketKind | int, int, str, tuple[object, ...]]
+"""What a name was resolved to, as `getaddrinfo` gives it."""
+_Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+_UNICAST = ip_network("2000::/3")
+"""Where all public addresses of IPv6 are; what lies outside of it translates, or is reserved."""
+_TRANSLATED = IPv6Network("64:ff9b::/96")
+"""NAT64: the last four bytes are the address of IPv4 that is meant."""
+_NEVER = (
+    ip_network("168.63.129.16/32"),  # Azure's metadata and agent, at an address that looks public
+    ip_network("192.0.0.0/24"),  # protocol assignments, Oracle's metadata among them; older Pythons call it global
+    ip_network("192.88.99.0/24"),  # relays of 6to4
+    ip_network("3fff::/20"),  # documentation
+)
+
+
+class NotPublic(OSError):
+    """The connection was not made, because the address is not a public one. The message does not name it."""
+
+    def __init__(self) -> None:
+        super().__init__(EACCES, "not a public address")
+
+
+class PublicOnly:
+    """A socket factory that makes none for loopback, private, link-local, multicast and other special addresses."""
+
+    def __init__(self, reachable: Sequence[Network] = ()) -> None:
+        """`reachable`: networks that may be connected to although they are not public."""
+        self._reachable = reachable
+
+    def __call__(self, target: _Target) -> socket:
+        """A socket for a connection to the target. Raises NotPublic."""
+        family, kind, protocol, _, where = target
+        address = _meant(ip_address(str(where[0]).partition("%")[0]))
+        if not is_public(address) and not any(address in network for network in self._reachable):
+            raise NotPublic
+        return socket(family, kind, protocol)
+
+
+def is_public(address: _Address) -> bool:
+    """Whether the address belongs to somebody on the internet."""
+    if isinstance(address, IPv6Address) and address not in _UNICAST:
+        return False
+    special = address.is_multicast or address.is_reserved or any(address in network for network in _NEVER)
+    return address.is_global and not special
+
+
+def _meant(address: _Address) -> _Address:
+    """The address of IPv4 that one of IPv6 stands for."""
+    if isinstance(address, IPv4Address):
+        return address
+    if address in _TRANSLATED:
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour or address
+
+
+MOST_HOSTS = 500
+"""When more are known, those are forgotten that nobody waits for."""
+
+
+@dataclass
+class _Turns:
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    free_at: float = 0.0
+    """On the event loop's clock."""
+    waiting: int = 0
+
+
+class Pace:
+    """Who may ask which host, and when."""
+
+    def __init__(self, pause_s: float, wait: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        """`pause_s`: seconds between the end of a request and the next one to the same host."""
+        self._pause_s = pause_s
+        self._wait = wait
+        self._hosts: dict[str, _Turns] = {}
+
+    @asynccontextmanager
+    async def turn(self, host: str) -> AsyncGenerator[None]:
+        """The only request to the host while it lasts, and not too soon after the last."""
+        turns = self._of(host)
+        turns.waiting += 1
+        clock = asyncio.get_running_loop().time
+        try:
+            async with turns.lock:
+                if (early := turns.free_at - clock()) > 0:
+                    await self._wait(early)
+                try:
+                    yield
+                finally:
+                    turns.free_at = clock() + self._pause_s
+        finally:
+            turns.waiting -= 1
+
+    def _of(self, host: str) -> _Turns:
+        if len(self._hosts) >= MOST_HOSTS:
+            now = asyncio.get_running_loop().time()
+            self._hosts = {name: turns for name, turns in self._hosts.items() if turns.waiting or turns.free_at > now}
+        return self._hosts.setdefault(host, _Turns())
+
+
+_SUFFIXES = {
+    "text/html": ".html",
+    "application/xhtml+xml": ".xhtml",
+    "application/json": ".json",
+    "application/xml": ".xml",
+    "application/pdf": ".pdf",
+    "message/rfc822": ".eml",
+}
+_TEXT = ("+json", "+xml")
+_WITHOUT_TEXT = frozenset({"audio", "font", "image", "model", "multipart", "video"})
+
+
+def suffix_of(content_type: str, host: str) -> str:
+    """The suffix of a file of this kind; empty where the bytes have to tell, as those of office files do.
+
+    Raises:
+        WebRefused: of a kind that has no text.
+    """
+    if content_type.partition("/")[0] in _WITHOUT_TEXT:
+        raise WebRefused(f"{host} sent {content_type}, which has no text", "Use a page about it.")
+    if known := _SUFFIXES.get(content_type):
+        return known
+    return ".txt" if content_type.startswith("text/") or content_type.endswith(_TEXT) else ""
+
+
+MOST_REDIRECTS = 5
+_CONNECT_S = 10.0
+_PASSING = frozenset({408, 425, 429})
+"""What the server itself says may go otherwise next time, beside 5xx."""
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_HEADERS = {
+    "Accept": "text/html,application/xhtml+xml,application/pdf,text/*,application/json;q=0.9,*/*;q=0.5",
+    "Accept-Encoding": "gzip, deflate",
+}
+"""Only what is unpacked piece by piece: the limit on bytes holds for what comes out."""
+
+
+class FetchTerms(Value):
+    """How pages are fetched."""
+
+    user_agent: str = Field(min_length=1)
+    """Product token, version, and how its operator is reached. The token is what robots.txt calls us by."""
+    domains: Domains = Domains()
+    most_bytes: int = 10_000_000
+    """Of one page, unpacked."""
+    seconds: float = 30.0
+    """For robots.txt, redirects, waiting for the host and the page together."""
+    pause_s: float = 1.0
+    """Between two requests to one host."""
+    reachable: tuple[IPv4Network | IPv6Network, ...] = ()
+    """Networks that may be connected to although they are not public, such as an intranet."""
+
+
+class _Body(NamedTuple):
+    address: WebAddress
+    content: bytes
+    suffix: str
+    charset: str | None
+
+
+class OwnFetch:
+    """A `WebPages` without a provider. It belongs to the event loop in which it first fetches."""
+
+    def __init__(
+        self,
+        reader: PageReader,
+        clock: Clock,
+        terms: FetchTerms,
+        resolver: AbstractResolver | None = None,
+        wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """`resolver`: by default the system's. Whatever it answers, only public addresses are connected to."""
+        self._reader, self._clock, self._terms, self._resolver = reader, clock, terms, resolver
+        self._pace = Pace(terms.pause_s, wait)
+        self._robots = Robots(terms.user_agent, self._robots_file)
+        self._open: aiohttp.ClientSession | None = None
+
+    async def fetch(self, url: str) -> WebPage:
+        """See `WebPages`. A redirect to a domain that is neither the asked one nor allowed is not followed."""
+        asked = web_address(url)
+        try:
+            async with asyncio.timeout(self._terms.seconds):
+                body = await self._body(asked)
+        except aiohttp.ClientError as error:
+            raise _failure(asked.host, error) from None
+        except TimeoutError:
+            raise WebUnavailable(f"{asked.host} did not answer within {self._terms.seconds:g} s") from None
+        text = await self._reader.read(body.content, body.suffix, body.charset)
+        return web_page(body.address.url, text, self._clock())
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._open is not None:
+            await self._open.close()
+
+    async def _body(self, asked: WebAddress) -> _Body:
+        address = asked
+        for _ in range(1 + MOST_REDIRECTS):
+            self._check_domain(address, asked)
+            found = await self._visit(address)
+            if isinstance(found, _Body):
+                return found
+            address = found
+        raise WebRefused(f"{asked.host} redirects more than {MOST_REDIRECTS} times", "Use another page.")
+
+    def _check_domain(self, address: WebAddress, asked: WebAddress) -> None:
+        domains = self._terms.domains
+        if domains.denies(address.host):
+            raise WebRefused(f"Pages of {address.host} must not be read here", "Use another source.")
+        if not same_site(asked.host, address.host) and not domains.admits(address.host):
+            raise WebRefused(f"{asked.host} redirects to another site", f"If it is wanted, fetch {address.url} itself.")
+
+    async def _visit(self, address: WebAddress) -> _Body | WebAddress:
+        """What is there, or where it has gone."""
+        async with self._pace.turn(address.host):
+            if not await self._robots.allow(address):
+                raise WebRefused(f"{address.host} does not let programs read this page", "Use another source.")
+            async with self._session.get(URL(address.url), allow_redirects=False) as answer:
+                if answer.status in _REDIRECTS:
+                    return _target(address, answer)
+                _check_status(address.host, answer.status)
+                suffix = suffix_of(answer.content_type, address.host)
+                return _Body(address, await self._content(address.host, answer), suffix, answer.charset)
+
+    async def _content(self, host: str, answer: aiohttp.ClientResponse) -> bytes:
+        content = bytearray()
+        too_large = (answer.content_length or 0) > self._terms.most_bytes
+        while not too_large and (piece := await answer.content.readany()):
+            content += piece
+            too_large = len(content) > self._terms.most_bytes
+        if too_large:
+            most = self._terms.most_bytes / 1e6
+            raise WebRefused(f"The page of {host} is larger than {most:g} MB", "Use a smaller page or a part of it.")
+        return bytes(content)
+
+    async def _robots_file(self, asked: WebAddress) -> RobotsFile:
+        """Redirects are followed as those of pages are: what a page must not lead to, its rules must not either."""
+        address = asked
+        for _ in range(1 + MOST_REDIRECTS):
+            self._check_domain(address, asked)
+            async with self._session.get(URL(address.url), allow_redirects=False) as answer:
+                if answer.status not in _REDIRECTS:
+                    return RobotsFile(answer.status, await _beginning(answer))
+                address = _target(address, answer)
+        raise WebRefused(f"{asked.host} redirects more than {MOST_REDIRECTS} times", "Use another page.")
+
+    @property
+    def _session(self) -> aiohttp.ClientSession:
+        if self._open is None:
+            self._open = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    resolver=self._resolver,
+                    use_dns_cache=False,
+                    socket_factory=PublicOnly(self._terms.reachable),
+                ),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers={**_HEADERS, "User-Agent": self._terms.user_agent},
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
+                trust_env=False,
+            )
+        return self._open
+
+
+async def _beginning(answer: aiohttp.ClientResponse) -> bytes:
+    content = bytearray()
+    while len(content) < ROBOTS_BYTES and (piece := await answer.content.readany()):
+        content += piece
+    return bytes(content[:ROBOTS_BYTES])
+
+
+def _target(address: WebAddress, answer: aiohttp.ClientResponse) -> WebAddress:
+    try:
+        return web_address(str(URL(address.url).join(URL(answer.headers.get("Location", "")))))
+    except ValueError:
+        raise WebRefused(f"{address.host} redirects to no address that can be read", "Use another page.") from None
+
+
+def _check_status(host: str, status: int) -> None:
+    if status in _PASSING or status >= 500:
+        raise WebUnavailable(f"{host} answered {status}")
+    if not 200 <= status < 300:
+        raise WebRefused(f"{host} answered {status}", "Check the address, or use another source.")
+
+
+def _failure(host: str, error: aiohttp.ClientError) -> WebRefused | WebUnavailable:
+    match error:
+        case aiohttp.ClientConnectorCertificateError():
+            return WebRefused(f"The certificate of {host} is not valid", "Use another source.")
+        case aiohttp.ClientConnectorError() if isinstance(error.os_error, NotPublic):
+            return WebRefused(f"{host} leads to an address that is not public", "Only public pages can be read.")
+        case _:
+            return WebUnavailable(f"the connection to {host} failed: {why_broken(error)}")

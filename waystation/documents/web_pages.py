@@ -1,0 +1,286 @@
+"""The web as agents see it: addresses that may be fetched, pages as lines, and what a search finds.
+
+The pages that an agent has fetched, derived from its conversation: so that each is fetched once, and is taken back
+with it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from ipaddress import IPv4Address, IPv6Address
+from typing import Literal
+from urllib.parse import SplitResult, quote, unquote, urlsplit
+
+from pydantic import field_validator
+
+from waystation.context.transcript import Message, ToolUse
+from waystation.kernel.errors import WebRefused
+from waystation.kernel.patterns import proven
+from waystation.kernel.usage import Usage
+from waystation.kernel.value import Value
+from waystation.privacy.policy import whole_until
+from waystation.security.untrusted import Tagged, tagged
+
+LONGEST_ADDRESS = 1_000
+"""Characters."""
+LONGEST_LINE = 1_000
+"""Characters. A longer line becomes several, so that each can be shown and cited."""
+LONGEST_TITLE = 200
+SEARCH_INPUT_TOKENS = 40_000
+"""What the call of one search is reckoned to read. The provider puts the pages that it finds into the call by itself,
+and states no bound: this is an estimate on the safe side, and the charge is what it was."""
+SEARCH_OUTPUT_TOKENS = 1_500
+"""The longest reply in which pages are named."""
+WebAsks = Literal["always", "suspicious", "never"]
+"""Which searches ask a person: all, those that look as if they carried text out, or none."""
+MOST_WORDS = 12
+"""Of a query that looks like key words."""
+LONGEST_PLAIN_ADDRESS, LONGEST_PLAIN_QUERY = 200, 60
+"""Characters of an address that looks like one that somebody made for people to read, and of what follows its `?`."""
+LONGEST_PLAIN_WORD, LONGEST_MIXED_WORD, LONGEST_NUMBER = 24, 10, 5
+"""Characters of a word, of one that has letters and digits, and of one that is digits alone: longer ones may be keys,
+numbers of somebody's, or text that was encoded."""
+EVERYTHING = "*"
+"""In a list of domains: all of them."""
+
+_PORTS = {"http": 80, "https": 443}
+_NEVER_IN_AN_ADDRESS = proven(r"[\s\\\x00-\x1f\x7f\ud800-\udfff]")
+"""What programs read differently: one takes a backslash for a slash, another for a part of the host's name. Halves of
+characters have no bytes.
+"""
+_HOST = proven(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?)*")
+_LONGEST_HOST, _LONGEST_LABEL = 253, 63
+"""Characters of a name and of what is between its dots (RFC 1035): no resolver is asked for longer ones."""
+_NUMBER = proven(r"\d+|0x[0-9a-f]*")
+_KEPT_IN_PATHS = "/%:@!$&'()*+,;=~"
+_HEADING = proven(r"^#+ +")
+_WORDS = proven(r"[^\W_]++")
+
+
+class WebAddress(Value):
+    """An http or https address in its plainest form, without a fragment. Made by `web_address` only."""
+
+    url: str
+    origin: str
+    """Scheme, host and port: what one robots.txt holds for."""
+    host: str
+    """In lower case and ASCII, without the port."""
+
+
+def web_address(written: str) -> WebAddress:
+    """Read an address. All programs that meet the result agree about its host.
+
+    Raises:
+        WebRefused: it is none of http or https, has a user name or password in it, or is malformed.
+    """
+    given = written.strip()
+    if len(given) > LONGEST_ADDRESS:
+        raise WebRefused(f"The address has more than {LONGEST_ADDRESS:,} characters", "Give a shorter one.")
+    try:
+        if _NEVER_IN_AN_ADDRESS.search(given):
+            raise ValueError
+        parts = urlsplit(given)
+        _check_kind(parts)
+        host, port = _host(parts.hostname or ""), parts.port
+    except ValueError:
+        raise WebRefused("The address is malformed", "Write it like https://example.org/page.") from None
+    origin = f"{parts.scheme}://{host if port in {None, _PORTS[parts.scheme]} else f'{host}:{port}'}"
+    query = f"?{quote(parts.query, safe=_KEPT_IN_PATHS + '?')}" if parts.query else ""
+    return WebAddress(
+        url=f"{origin}{quote(parts.path or '/', safe=_KEPT_IN_PATHS)}{query}", origin=origin, host=host.strip("[]")
+    )
+
+
+def _check_kind(parts: SplitResult) -> None:
+    if parts.scheme not in _PORTS:
+        raise WebRefused("Only http and https can be fetched", "Give an address that begins with https://.")
+    if "@" in parts.netloc:
+        raise WebRefused("The address has a user name or password in it", "Leave out what stands before the @.")
+
+
+def _host(name: str) -> str:
+    """In ASCII. Raises ValueError."""
+    if ":" in name:
+        return f"[{IPv6Address(name).compressed}]"
+    plain = (name if name.isascii() else name.encode("idna").decode()).lower().removesuffix(".")
+    if not _HOST.fullmatch(plain) or len(plain) > _LONGEST_HOST or max(map(len, plain.split("."))) > _LONGEST_LABEL:
+        raise ValueError
+    # Numbers are addresses, and there is one way to write them: others would get past a list of domains.
+    return str(IPv4Address(plain)) if _NUMBER.fullmatch(plain.rpartition(".")[2]) else plain
+
+
+class Domains(Value):
+    """Which sites may be read. An entry stands for a domain with all below it; `*` for every domain."""
+
+    allow: tuple[str, ...] = ()
+    """These are read without asking. For any other a person is asked."""
+    deny: tuple[str, ...] = ()
+    """These are never read, whatever else is said."""
+    asks: WebAsks = "always"
+    """With `never` an address of an allowed domain is fetched whatever it looks like."""
+
+    @field_validator("allow", "deny")
+    @classmethod
+    def _plain(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(_entry, given))
+
+    def admits(self, host: str) -> bool:
+        """Whether pages of the host are read without asking."""
+        return _listed(host, self.allow) and not self.denies(host)
+
+    def denies(self, host: str) -> bool:
+        """Whether pages of the host are never read."""
+        return _listed(host, self.deny)
+
+
+def _entry(written: str) -> str:
+    name = written.strip().lower().removeprefix("*.").strip(".")
+    try:
+        return EVERYTHING if name == EVERYTHING else _host(name)
+    except ValueError:
+        raise ValueError(f"{written!r} is no domain; write it like example.org, or * for all") from None
+
+
+def _listed(host: str, entries: tuple[str, ...]) -> bool:
+    return any(entry in {EVERYTHING, host} or host.endswith(f".{entry}") for entry in entries)
+
+
+def looks_private(query: str) -> bool:
+    """Whether the words of a search look as if they carried text out: more than key words, or something that is no
+    word. It is a guess; who has to be sure lets all searches ask.
+    """
+    words = _WORDS.findall(query)
+    return len(words) > MOST_WORDS or not query.isprintable() or "@" in query or any(map(_no_word, words))
+
+
+def carries_text(address: WebAddress) -> bool:
+    """Whether an address looks as if it carried text to whoever has the domain. It is a guess as above."""
+    written = unquote(address.url)
+    if len(address.url) > LONGEST_PLAIN_ADDRESS or len(address.url.partition("?")[2]) > LONGEST_PLAIN_QUERY:
+        return True
+    return not written.isprintable() or "@" in written or any(map(_no_word, _WORDS.findall(written)))
+
+
+def _no_word(word: str) -> bool:
+    if word.isdigit():
+        return len(word) > LONGEST_NUMBER
+    mixed = any(map(str.isdigit, word))
+    return len(word) > (LONGEST_MIXED_WORD if mixed else LONGEST_PLAIN_WORD)
+
+
+def same_site(host: str, other: str) -> bool:
+    """Whether `other` is the host, with or without `www.`, or lies below it."""
+    return _listed(other, (host.removeprefix("www."),))
+
+
+class WebPage(Value):
+    """A page as it was fetched. Its text is somebody else's: content, and never an instruction."""
+
+    url: str
+    """Where the page was in the end, after redirects."""
+    title: str
+    lines: tuple[str, ...]
+    """At least one, of any length: `page_lines` makes of them what is shown, when they are redacted."""
+    retrieved: datetime
+
+    @property
+    def text(self) -> str:
+        """The lines as one text."""
+        return "\n".join(self.lines)
+
+
+def web_page(url: str, text: str, retrieved: datetime) -> WebPage:
+    """The page of a text that was taken out of what came from the address.
+
+    Its title is its first line: of an HTML page that is what its head calls it.
+    """
+    lines = tuple(text.splitlines()) or ("",)
+    first = next((line for line in lines if line.strip()), "")
+    title = " ".join(_HEADING.sub("", first).split())[:LONGEST_TITLE]
+    return WebPage(url=url, title=title, lines=lines, retrieved=retrieved)
+
+
+def page_lines(lines: Iterable[str]) -> list[str]:
+    """The lines of a redacted page as they are numbered and cited: each at most 1,000 characters."""
+    return [part for line in lines for part in _parts(line)]
+
+
+def _parts(line: str) -> Iterator[str]:
+    """The line in pieces that are short enough, parted between words where there are any."""
+    start = 0
+    while len(line) - start > LONGEST_LINE:
+        space = line.rfind(" ", start + 1, start + LONGEST_LINE + 1)
+        end = space if space > start else whole_until(line, start + LONGEST_LINE)
+        yield line[start:end]
+        start = end + (space > start)
+    yield line[start:]
+
+
+class WebHit(Value):
+    """One page that a search found."""
+
+    url: str
+    title: str
+    excerpt: str = ""
+    """What stands there about the query, where the search says it."""
+    age: str = ""
+    """When the page was new, in the search's words."""
+
+
+class Searched(Value):
+    """What one search found, best first, and what it used."""
+
+    hits: tuple[WebHit, ...]
+    usage: Usage
+    model: str = ""
+    """The model that answered, as the provider names it."""
+    asked: str = ""
+    """Nobody searches in another's place."""
+    fault: str = ""
+    """Why it found nothing although it was paid for, as the provider names it."""
+
+
+FETCH_PAGE = "fetch_page"
+"""Name of the tool."""
+
+_HEADER = proven(r'<web_page kept="(?P<blob>[0-9a-f]{64})" retrieved="(?P<retrieved>[^"\s]+)" source="(?P<url>[^"\s]+)')
+
+
+class KeptPage(Value):
+    """A page whose text is in the store."""
+
+    url: str
+    """Where it was in the end."""
+    blob: str
+    """Content hash of its text."""
+    retrieved: datetime
+
+
+def kept(page: WebPage, blob: str) -> KeptPage:
+    """The page under the content hash by which the store has its text."""
+    return KeptPage(url=page.url, blob=blob, retrieved=page.retrieved)
+
+
+def framed_page(page: KeptPage, shown: Sequence[str], stretch: str) -> Tagged:
+    """Lines of the page. The frame says which, where they come from, and what the page is found again by."""
+    retrieved = page.retrieved.isoformat(timespec="seconds")
+    return tagged("web_page", *shown, kept=page.blob, retrieved=retrieved, source=page.url, lines=stretch)
+
+
+def kept_pages(messages: Iterable[Message]) -> Mapping[str, KeptPage]:
+    """What was fetched in a conversation, by the address as asked for and by the one where the page was."""
+    messages = tuple(messages)
+    asked = {call.id: call for message in messages for call in message.tool_uses if call.name == FETCH_PAGE}
+    pages: dict[str, KeptPage] = {}
+    for result in (result for message in messages for result in message.tool_results if not result.is_error):
+        call, found = asked.get(result.tool_use_id), _HEADER.match(result.content)
+        if call is not None and found is not None:
+            page = KeptPage.model_validate(found.groupdict())
+            pages |= {address: page for address in (page.url, _address(call)) if address}
+    return pages
+
+
+def _address(call: ToolUse) -> str:
+    try:
+        return web_address(str(call.input.get("url"))).url
+    except WebRefused:
+        return ""

@@ -1,1 +1,0 @@
-"""Values and decisions: no I/O, no clock, no randomness, no Temporal."""

@@ -1,0 +1,1 @@
+"""Tasks that are forgotten, and one person in everything."""

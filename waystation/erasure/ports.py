@@ -1,0 +1,29 @@
+"""The port to what a task left outside of the store."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from waystation.erasure.removal import SeenHistory, Sought
+
+
+class Outside(Protocol):
+    """What lies outside the store: workflow histories on the server, and reports in the home folder of this process.
+
+    All of it is safe to repeat. The server deletes histories a moment later.
+    """
+
+    async def delete_histories(self, task_ids: Sequence[str]) -> int:
+        """Every history of these tasks; how many there still were."""
+        ...
+
+    async def delete_seen(self, histories: Sequence[SeenHistory]) -> int:
+        """These histories; how many there still were."""
+        ...
+
+    def delete_reports(self, task_ids: Sequence[str]) -> int:
+        """The reports of these tasks; how many there were."""
+        ...
+
+    def rewrite_reports(self, task_ids: Sequence[str], sought: Sought) -> int:
+        """The reports of these tasks without the person; how many had them."""
+        ...

@@ -1,0 +1,398 @@
+"""What is removed for good: tasks that are forgotten, and one person in everything.
+
+One person, or one value of theirs: how it may be written, where that was seen, and what stands there once erased.
+
+What a person has forgotten, and what was found of it.
+"""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from functools import cached_property
+
+from pydantic import JsonValue
+
+from waystation.context.transcript import Text
+from waystation.kernel.ids import short_hash
+from waystation.kernel.patterns import proven, transient
+from waystation.kernel.refs import TaskRef
+from waystation.kernel.text import FORGOTTEN
+from waystation.kernel.value import ARGUMENTS, Value, every_name, mapped, strings
+from waystation.tasks.task import TaskProgress, TaskRequest, TaskRow
+
+ERASED = "<ERASED>"
+"""Stands where something of a person stood."""
+WANTED = "WANTED"
+"""The type under which the vault has a value while it is being erased: Temporal gets its placeholder only."""
+IDENTIFYING = frozenset(
+    {
+        *("id", "task_id", "run_id", "step_id", "store_id", "request_id", "record_id", "tool_use_id", "answer_id"),
+        *("session", "tenant", "agent", "needs", "model", "signature", "first_message", "last_message", "signal"),
+        *("type", "role", "kind", "phase", "state", "status", "decision", "action", "outcome", "finish", "then"),
+        *("strategy", "privacy", "trigger", "event", "undone", "made_by"),
+    }
+)
+"""Fields by which things are found again, or whose words are the program's own: they stay as they are."""
+
+_DIGITS_OF_A_NUMBER = 6
+_NUMBER = proven(r"\+?[\w\s./()-]+")
+_ADDRESS = proven(r"\A\d++(?:\.\d++){3}")
+_BETWEEN_WORDS = r"(?:[\s_-]|\\[nrt]){1,400}+"
+"""Names are written over line ends, in names of files, and in JSON. It gives nothing back, so that the work on a text
+is linear: no word begins like it.
+"""
+_BETWEEN_DIGITS = r"[ \t\u00a0./()-]{0,2}"
+_BEGINS = r"(?:(?<![^\W_])|(?<=\\[nrt]))"
+_ENDS = r"(?![^\W_])"
+_LINE_ENDS = proven(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+_BESIDE = 200
+"""Characters to either side that are near a person, where their line goes on for longer."""
+_PART_OF_A_NAME = proven(r"[^\W\d_]{3,}+")
+_UNMISTAKABLE = 5
+"""Letters of a part that is looked for within words, too: *lovelace* in `alovelace@x.org`, but no *ada* in Adam."""
+_WITHOUT_SPACES = "\u2e80"
+"""From this character on scripts part no words."""
+
+
+class Whereabouts(StrEnum):
+    """A kind of place where a person may be found."""
+
+    REQUEST = "requests"
+    DOCUMENT_NAME = "names of documents"
+    DOCUMENT = "documents"
+    TEXT = "reports and long results"
+    TITLE = "titles"
+    PLAN = "plans"
+    PROGRESS = "progress"
+    AUDIT = "audit trail"
+    TRANSCRIPT = "transcripts"
+    SUMMARY = "summaries and other compactions"
+    OUTCOME = "outcomes of legs"
+    NOTE = "notes"
+    FINDING = "findings and sections"
+    REMEMBERED = "passages in memory"
+    OUTBOX = "passages that wait or were withdrawn"
+    VAULT = "vault"
+    REPORT_FILE = "files of reports"
+    HISTORY = "workflow histories"
+    IDENTIFIER = "names of sessions and requests"
+    """They are kept: things are found by them."""
+
+
+class Trace(Value):
+    """How often one place has a person, and never what it says."""
+
+    place: Whereabouts
+    task_id: str = ""
+    """Empty in the vault, which belongs to all tasks; a session's workflow in histories of sessions."""
+    count: int
+
+
+class SeenHistory(Value):
+    """A workflow whose history has what was looked for."""
+
+    workflow_id: str
+    run_id: str
+    closed: bool
+    count: int
+
+
+class PersonOrder(Value):
+    """Whom to erase from everything of a tenant. Nothing in it can be read without the key."""
+
+    store_id: str
+    tenant: str
+    """The tenant's hash."""
+    wanted: str
+    """The placeholder under which the vault has the value as it was given."""
+    placeholders: tuple[str, ...]
+    """All that stand for the value."""
+    histories: tuple[SeenHistory, ...] = ()
+    """Those that have the person."""
+    delete_histories: bool = False
+    """Closed ones of them go as a whole."""
+
+    @property
+    def workflow_id(self) -> str:
+        """Of what carries it out: the same for the same value."""
+        return erasing_id(self.tenant, self.wanted)
+
+    @property
+    def doomed(self) -> tuple[SeenHistory, ...]:
+        """Histories that are deleted."""
+        return tuple([one for one in self.histories if self.delete_histories and one.closed])
+
+
+class Traces(Value):
+    """What was found."""
+
+    traces: tuple[Trace, ...] = ()
+
+
+class Erasure(Value):
+    """What became of an order."""
+
+    order: PersonOrder
+    id: str
+    at: datetime
+    found: tuple[Trace, ...]
+    left: tuple[Trace, ...]
+    """What was still there afterwards."""
+    originals: int
+    """Entries that the vault has no more."""
+    files: int
+    """Reports in the home folder of the workers that were written anew."""
+    histories_deleted: int
+
+
+class NearValue(Value):
+    """Another value that may be the same person's, to be looked at by whoever erases them."""
+
+    text: str
+    type: str
+    lines: int
+    """Different lines that have both; 0: it is alike only."""
+    alike: bool
+    """Whether a part of one name is in the other."""
+
+
+@dataclass(frozen=True)
+class Sought:
+    """A value, and the placeholders that stand for it."""
+
+    value: str
+    placeholders: tuple[str, ...] = ()
+
+    def count(self, text: str) -> int:
+        """How often the text has any of them."""
+        return sum(1 for _ in self._pattern.finditer(text))
+
+    def without(self, text: str) -> str:
+        """The text with `<ERASED>` in their place, and as many lines as before: behind the line ends that stood among
+        them, since one at the very end of a text begins no line.
+        """
+        return self._pattern.sub(lambda found: "".join(_LINE_ENDS.findall(found[0])) + ERASED, text)
+
+    def lines(self, text: str) -> Iterator[str]:
+        """The line around each place that has it; of a long one 200 characters to either side, in whole words."""
+        for found in self._pattern.finditer(text):
+            before = text[max(0, found.start() - _BESIDE) : found.start()]
+            behind = text[found.end() : found.end() + _BESIDE]
+            if len(before) == _BESIDE and not _LINE_ENDS.search(before):
+                before = before.partition(" ")[2]
+            if len(behind) == _BESIDE and not _LINE_ENDS.search(behind):
+                behind = behind.rpartition(" ")[0]
+            yield _LINE_ENDS.split(before)[-1] + found[0] + _LINE_ENDS.split(behind)[0]
+
+    def is_like(self, other: str) -> bool:
+        """Whether a part of one is a part of the other: names among names and in addresses."""
+        own, others = _parts(self.value), _parts(other)
+        return any(_is_part(one, others) for one in own) or any(_is_part(one, own) for one in others)
+
+    def in_names(self, body: JsonValue) -> int:
+        """How often fields that stay have it."""
+        return sum(self.count(text) for key, text in strings(body) if key in IDENTIFYING)
+
+    def in_words(self, body: JsonValue) -> int:
+        """How often all other fields have it."""
+        return sum(map(self.count, texts_of(body)))
+
+    def erased(self, body: JsonValue) -> JsonValue:
+        """The same value without the person, but in fields that stay."""
+        match body:
+            case {"type": "thinking", "thinking": str(thought)} if self.count(thought):
+                # Signed: a provider takes it unchanged or not at all.
+                return Text(text=ERASED).model_dump()
+            case dict():
+                return {key: self._erased_in(key, part) for key, part in body.items()}
+            case list():
+                return [self.erased(part) for part in body]
+            case str():
+                return self.without(body)
+            case _:
+                return body
+
+    def _erased_in(self, key: str, part: JsonValue) -> JsonValue:
+        if key == ARGUMENTS:
+            return mapped(part, self.without, every_name)
+        return part if key in IDENTIFYING else self.erased(part)
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        return transient("|".join([*map(re.escape, self.placeholders), _written(self.value)]))
+
+
+def texts_of(body: JsonValue) -> Iterator[str]:
+    """The texts of all fields but those that stay."""
+    return (text for key, text in strings(body) if key not in IDENTIFYING)
+
+
+def erasing_id(tenant: str, wanted: str) -> str:
+    """Workflow id of what erases the value that the vault has under this placeholder."""
+    return f"erase-{short_hash(tenant, wanted)}"
+
+
+def fingerprints(placeholders: Sequence[str]) -> tuple[str, ...]:
+    """SHA-256 of each."""
+    return tuple([hashlib.sha256(one.encode()).hexdigest() for one in placeholders])
+
+
+def near_values(sought: Sought, beside: Mapping[tuple[str, str], int], known: Mapping[str, str]) -> list[NearValue]:
+    """Other values that may be the same person's, those that are alike first, then those that stand beside it most.
+
+    `beside` counts lines by type and value, `known` has the types of all values that are kept; those that are neither
+    alike nor beside it are left out, and so is what the value itself is in.
+    """
+    counts, spelled = Counter[tuple[str, str]](), dict[tuple[str, str], str]()
+    for (kind, text), lines in [*beside.items(), *[((kind, text), 0) for text, kind in known.items()]]:
+        if not sought.count(text) and (lines or sought.is_like(text)):
+            same = (kind, " ".join(text.casefold().split()))
+            spelled.setdefault(same, text)
+            counts[same] += lines
+    near = [
+        NearValue(text=spelled[one], type=one[0], lines=lines, alike=sought.is_like(one[1]))
+        for one, lines in counts.items()
+    ]
+    return sorted(near, key=lambda one: (not one.alike, -one.lines, one.text))
+
+
+def summed_places(traces: tuple[Trace, ...]) -> dict[Whereabouts, int]:
+    """How often each kind of place has it, in the order of `Whereabouts`; those without it are left out."""
+    counts = {place: sum(trace.count for trace in traces if trace.place is place) for place in Whereabouts}
+    return {place: count for place, count in counts.items() if count}
+
+
+def _parts(value: str) -> set[str]:
+    """Parts of a name, or of an e-mail address before its domain."""
+    return set(_PART_OF_A_NAME.findall(value.partition("@")[0].casefold()))
+
+
+def _is_part(one: str, others: set[str]) -> bool:
+    return one in others or (len(one) >= _UNMISTAKABLE and any(one in other for other in others))
+
+
+def _written(value: str) -> str:
+    """A pattern of all ways to write the value.
+
+    Numbers with and without separators; several words, and addresses, in any case; a single word, which may be an
+    ordinary one too, as it is or in capitals.
+    """
+    if _is_number(value):
+        spelled = _BETWEEN_DIGITS.join(re.escape(character) for character in value if character.isalnum())
+    else:
+        first, *rest = value.split()
+        spelled = _BETWEEN_WORDS.join(map(re.escape, [first, *filter(None, (word.lstrip("_-") for word in rest))]))
+    spelled = f"(?:{spelled}|{re.escape(value.upper())})" if value.isalpha() else f"(?i:{spelled})"
+    begins = "" if value[0] >= _WITHOUT_SPACES else _BEGINS
+    ends = "" if value[-1] >= _WITHOUT_SPACES else _ENDS
+    return f"{begins}{spelled}{ends}"
+
+
+def _is_number(value: str) -> bool:
+    """Phones, cards, accounts: mostly digits, whose separators mean nothing."""
+    digits = sum(character.isdigit() for character in value)
+    letters = sum(character.isalpha() for character in value)
+    is_number = digits >= _DIGITS_OF_A_NUMBER and digits > letters
+    return is_number and bool(_NUMBER.fullmatch(value)) and not _ADDRESS.fullmatch(value)
+
+
+MOST_AT_ONCE = 500
+"""Tasks of an order that nobody gave."""
+
+
+class ForgetOrder(Value):
+    """Which tasks of a tenant are forgotten. They are over, and no text comes with the order."""
+
+    store_id: str
+    tenant: str
+    """The tenant's hash."""
+    task_ids: tuple[str, ...]
+    everything: bool
+    """Not only what memory could find again: transcripts, documents, notes, reports and the question itself."""
+
+    @property
+    def workflow_id(self) -> str:
+        """Of what carries it out."""
+        return f"forget-{short_hash(*self.task_ids, str(self.everything))}"
+
+
+class Due(Value):
+    """What a look for tasks whose time is over has found."""
+
+    days: int | None
+    """So long tasks are kept; None: for ever."""
+    orders: tuple[ForgetOrder, ...] = ()
+
+
+class Forgotten(Value):
+    """How many of each kind are there no more."""
+
+    tasks: int = 0
+    """Of which there was something to forget."""
+    passages: int = 0
+    """They are in memory no more when the order has been carried out."""
+    originals: int = 0
+    """Of placeholders that nothing mentions any longer."""
+    messages: int = 0
+    """Messages, compactions and outcomes of agents."""
+    work: int = 0
+    """Notes, and what agents handed in."""
+    documents: int = 0
+    """A text that another task has too stays there."""
+    texts: int = 0
+    """Contents of documents, reports, long results of tools."""
+    audits: int = 0
+
+
+class Tidying(Value):
+    """An order of which the store and memory have nothing any more."""
+
+    order: ForgetOrder
+    forgotten: Forgotten
+
+
+class CarriedOut(Value):
+    """What became of an order."""
+
+    forgotten: Forgotten
+    histories: int = 0
+    """Workflow histories that the server was told to delete."""
+    files: int = 0
+    """Reports in home folders."""
+
+
+def orders_of(tasks: Sequence[TaskRef]) -> tuple[ForgetOrder, ...]:
+    """To forget every word of these tasks: an order for each store and tenant, and of no more than MOST_AT_ONCE."""
+    by_owner: dict[tuple[str, str], list[str]] = {}
+    for ref in tasks:
+        by_owner.setdefault((ref.store_id, ref.tenant), []).append(ref.task_id)
+    return tuple(
+        ForgetOrder(store_id=store, tenant=tenant, task_ids=tuple(ids[first : first + MOST_AT_ONCE]), everything=True)
+        for (store, tenant), ids in by_owner.items()
+        for first in range(0, len(ids), MOST_AT_ONCE)
+    )
+
+
+def forgotten_row(row: TaskRow) -> TaskRow:
+    """The task without a word of anybody: what it cost and how it ended stays."""
+    nothing: dict[str, object] = {"instructions": "", "accept": (), "left_out": (), "procedures": (), "servers": None}
+    request = TaskRequest.model_validate({**row.request.model_dump(), "question": FORGOTTEN, **nothing})
+    progress = None if row.progress is None else _without_text(row.progress)
+    return row.replace(request=request, title=FORGOTTEN, progress=progress)
+
+
+def _without_text(progress: TaskProgress) -> TaskProgress:
+    return TaskProgress(
+        task_id=progress.task_id,
+        phase=progress.phase,
+        title=FORGOTTEN,
+        model=progress.model,
+        steps=tuple(step.replace(title="", reason="") for step in progress.steps),
+        budget=progress.budget,
+        totals=progress.totals,
+        legs=progress.legs,
+    )

@@ -1,0 +1,108 @@
+"""Splits a large JSON value into pieces that each fit into one payload, and joins them again.
+
+A task's state grows with its agents, compactions and approvals, while Temporal accepts payloads of a bounded size only.
+So the state crosses between workflow and store in pieces, and everything else names it by their content hashes.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+
+from pydantic import JsonValue
+
+from waystation.kernel.value import Value
+
+PIECE_BYTES = 96_000
+"""Maximum size of one piece as JSON in bytes, unless a piece consists of one short text."""
+
+Path = tuple[str | int, ...]
+"""Keys and indexes from the root of a JSON value to one of its parts."""
+
+
+class Part(Value):
+    """One part of a JSON value and its place. A second text at the same place continues the first."""
+
+    path: Path
+    text: str
+    """The part as JSON, in ASCII. As a value it would be validated again wherever it crosses, which takes long."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it has."""
+        return len(self.text) + sum(len(str(key)) + 4 for key in self.path)
+
+
+class Piece(Value):
+    """Parts of a JSON value that follow one another."""
+
+    parts: tuple[Part, ...]
+
+
+class StateRef(Value):
+    """A task's state in the store: content hashes of its pieces, in order."""
+
+    pieces: tuple[str, ...]
+
+
+def split(body: JsonValue, most: int = PIECE_BYTES) -> tuple[Piece, ...]:
+    """The value in pieces of at most `most` bytes each."""
+    pieces, parts, size = list[Piece](), list[Part](), 0
+    for part in _parts((), body, most // 2):
+        if parts and size + part.size > most:
+            pieces.append(Piece(parts=tuple(parts)))
+            parts, size = [], 0
+        parts.append(part)
+        size += part.size
+    return (*pieces, Piece(parts=tuple(parts)))
+
+
+def _parts(path: Path, value: JsonValue, most: int) -> Iterator[Part]:
+    text = json.dumps(value)
+    if len(text) <= most:
+        yield Part(path=path, text=text)
+        return
+    match value:
+        case dict():
+            yield Part(path=path, text="{}")
+            for key, inside in value.items():
+                yield from _parts((*path, key), inside, most)
+        case list():
+            yield Part(path=path, text="[]")
+            for index, inside in enumerate(value):
+                yield from _parts((*path, index), inside, most)
+        case str():
+            step = most // 12  # the longest escape of one character
+            for start in range(0, len(value), step):
+                yield Part(path=path, text=json.dumps(value[start : start + step]))
+        case _:
+            yield Part(path=path, text=text)
+
+
+def joined(pieces: Iterable[Piece]) -> JsonValue:
+    """The value that was split. Raises ValueError where a piece is missing or the order is another."""
+    root: dict[str, JsonValue] = {}
+    for part in (part for piece in pieces for part in piece.parts):
+        _place(root, ("", *part.path), json.loads(part.text))
+    if "" not in root:
+        raise ValueError("there are no pieces")
+    return root[""]
+
+
+def _place(at: JsonValue, path: Path, value: JsonValue) -> None:
+    key, *rest = path
+    match at:
+        case dict() if isinstance(key, str) and rest and key in at:
+            _place(at[key], tuple(rest), value)
+        case dict() if isinstance(key, str) and not rest:
+            at[key] = _continued(at.get(key), value)
+        case list() if isinstance(key, int) and rest and key < len(at):
+            _place(at[key], tuple(rest), value)
+        case list() if isinstance(key, int) and not rest and key == len(at):
+            at.append(value)
+        case list() if isinstance(key, int) and not rest and key == len(at) - 1:
+            at[key] = _continued(at[key], value)
+        case _:
+            raise ValueError(f"a piece of the value is missing before {'/'.join(map(str, path))}")
+
+
+def _continued(before: JsonValue, value: JsonValue) -> JsonValue:
+    return before + value if isinstance(before, str) and isinstance(value, str) else value

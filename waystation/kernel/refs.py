@@ -1,0 +1,40 @@
+"""References to a task and to an agent run: hashes and ids, no names."""
+
+from waystation.kernel.roles import AgentRole
+from waystation.kernel.scopes import OfTask
+from waystation.kernel.value import Value
+
+
+class TaskRef(Value):
+    """Which task this is: hashes and ids, no names."""
+
+    store_id: str
+    tenant: str
+    session: str
+    task_id: str
+
+    @property
+    def reader(self) -> OfTask:
+        """What is read and kept for the task is its own."""
+        return OfTask(tenant=self.tenant, session=self.session, task_id=self.task_id)
+
+
+class RunRef(Value):
+    """Which agent run this is. `tenant` and `session` are hashes; their names live in the store."""
+
+    store_id: str
+    tenant: str
+    session: str
+    task_id: str
+    step_id: str
+    role: AgentRole
+
+    @property
+    def run_id(self) -> str:
+        """Unique over all tasks."""
+        return f"{self.task_id}/{self.step_id}"
+
+    @property
+    def reader(self) -> OfTask:
+        """What the agent reads of the store is its task's."""
+        return OfTask(tenant=self.tenant, session=self.session, task_id=self.task_id)

@@ -1,0 +1,123 @@
+"""The roles of agents: one row says all that tells a role apart, beside its prompt."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated, Literal
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticKnownError, core_schema
+
+from waystation.kernel.value import Value
+
+Permission = Literal["read", "note", "hand_in", "delegate", "compute", "web", "foreign"]
+Phase = Literal["planning", "executing", "reflecting", "verifying"]
+"""What a run is about now: see `domain.projection.tool_phase`."""
+PHASES: tuple[Phase, ...] = ("planning", "executing", "reflecting", "verifying")
+AgentActivity = Literal["RunResearchAgent", "RunAnalysisAgent", "RunWritingAgent"]
+"""By which a leg is shown in Temporal's UI."""
+
+
+class RoleSpec(Value):
+    """One kind of agent."""
+
+    step: str = ""
+    """What a step of this role is for, as planning is told; empty where plans have no such steps."""
+    prompt: str
+    """File of its system prompt in `waystation/agents/prompts`, without its end."""
+    form: str = ""
+    """What it hands in, as its contract says."""
+    permissions: frozenset[Permission] = frozenset()
+    tools: tuple[str, ...] = ()
+    """Names of its tools, in the order in which it sees them; `web` for all that there are of the web. Those of tool
+    servers come after them.
+    """
+    phase: Phase | None = None
+    """Where it is always in the same; a step's role goes from phase to phase."""
+    activity: AgentActivity = "RunResearchAgent"
+    reserve_tokens: int = 0
+    """Tokens that a step of this role starts with at least, where the task's budget is large enough for it."""
+    reserve_percent: int = 0
+    """The same in percent of the task's budget; the larger of both holds."""
+
+
+_READING = ("list_documents", "search_documents", "read_document", "recall", "expand", "read_stored", "pin_message")
+_NOTING = ("take_note", "read_notes", "calculate", "query_table")
+
+ROLES: Mapping[str, RoleSpec] = MappingProxyType(
+    {
+        "planning": RoleSpec(prompt="plan", phase="planning"),
+        "research": RoleSpec(
+            step="finds out what the documents say about a part of the question",
+            prompt="research",
+            form="Findings: one claim each with the places it stands at, and what stayed open; by submit_findings.",
+            permissions=frozenset({"read", "note", "hand_in", "delegate", "compute", "web", "foreign"}),
+            tools=(*_READING, *_NOTING, "web", "submit_findings", "delegate"),
+        ),
+        "analysis": RoleSpec(
+            step="weighs findings against each other",
+            prompt="analysis",
+            form="Conclusions with the places they rest on, contradictions and gaps; by submit_analysis.",
+            permissions=frozenset({"read", "note", "hand_in", "delegate", "compute", "foreign"}),
+            tools=("read_findings", *_READING, *_NOTING, "submit_analysis", "delegate"),
+            activity="RunAnalysisAgent",
+            reserve_tokens=25_000,
+        ),
+        "writing": RoleSpec(
+            step="writes the report",
+            prompt="writing",
+            form="A report in Markdown, every claim with its citation: section by section with write_section, then "
+            "submit_report.",
+            permissions=frozenset({"read", "note", "hand_in", "delegate", "foreign"}),
+            tools=("read_findings", *_READING, "write_section", "submit_report", "delegate"),
+            activity="RunWritingAgent",
+            reserve_tokens=50_000,
+            reserve_percent=15,
+        ),
+        "reviewing": RoleSpec(prompt="review", phase="verifying"),
+    }
+)
+"""Planning comes before the steps and after the research, reviewing after the report; both answer one form."""
+
+
+def role_spec(role: str) -> RoleSpec:
+    """The row of a role."""
+    return ROLES[role]
+
+
+def agent_roles() -> tuple[str, ...]:
+    """All roles."""
+    return tuple(ROLES)
+
+
+def step_roles() -> tuple[str, ...]:
+    """Those that steps of a plan have."""
+    return tuple(name for name, spec in ROLES.items() if spec.step)
+
+
+@dataclass(frozen=True)
+class _OneOf:
+    """Refuses all other names, as a `Literal` of them would; which there are is asked when a value is read."""
+
+    names: Callable[[], tuple[str, ...]]
+
+    def __get_pydantic_core_schema__(self, source: type[object], handler: GetCoreSchemaHandler) -> CoreSchema:
+        """See pydantic."""
+        return core_schema.no_info_after_validator_function(self._checked, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """See pydantic."""
+        return {"enum": [*self.names()], "type": "string"}
+
+    def _checked(self, name: str) -> str:
+        *others, last = (f"{known!r}" for known in self.names())
+        if name not in self.names():
+            raise PydanticKnownError("literal_error", {"expected": f"{', '.join(others)} or {last}"})
+        return name
+
+
+Role = Annotated[str, _OneOf(step_roles)]
+"""Of a step."""
+AgentRole = Annotated[str, _OneOf(agent_roles)]
+"""A step's role, or the planning before the steps and after the research, or the review after them."""

@@ -1,0 +1,57 @@
+"""What model calls used: tokens by kind, and searches of the web."""
+
+from waystation.kernel.value import Value
+
+
+class Usage(Value):
+    """Tokens of model calls by kind, and searches of the web, as far as the provider reported them."""
+
+    input: int = 0
+    """Uncached input."""
+    cache_write: int = 0
+    cache_read: int = 0
+    output: int = 0
+    searches: int = 0
+    """Of the web, by the provider. They cost money, and no tokens beside those of the call that makes them."""
+    estimated: int = 0
+    """Tokens among these that the provider did not report: bounds stand in their place."""
+
+    @property
+    def fresh(self) -> int:
+        """What counts against a token budget: cache reads are shown and priced, but do not count."""
+        return self.input + self.cache_write + self.output
+
+    @property
+    def prompt(self) -> int:
+        """The whole request's length, cached or not."""
+        return self.input + self.cache_write + self.cache_read
+
+    @property
+    def reported_prompt(self) -> int:
+        """The same as the provider counted it; 0 where bounds stand for it, which teach estimates nothing."""
+        return 0 if self.estimated else self.prompt
+
+    @property
+    def cached_share(self) -> float:
+        """What of the prompt was read from the provider's cache, from 0 to 1; 0 where there was none."""
+        return self.cache_read / self.prompt if self.prompt else 0.0
+
+    @property
+    def total(self) -> int:
+        """All four kinds of tokens together."""
+        return self.prompt + self.output
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            input=self.input + other.input,
+            cache_write=self.cache_write + other.cache_write,
+            cache_read=self.cache_read + other.cache_read,
+            output=self.output + other.output,
+            searches=self.searches + other.searches,
+            estimated=self.estimated + other.estimated,
+        )
+
+    def completed(self, most_input: int, most_output: int) -> "Usage":
+        """With bounds in the place of what was not reported: no request is empty, and what is missing is not zero."""
+        missing = Usage(input=0 if self.prompt else most_input, output=0 if self.output else most_output)
+        return self + missing.replace(estimated=missing.total)

@@ -1,0 +1,258 @@
+"""Reads the config file of tool servers, in the form that other clients of the protocol have it.
+
+Variables in a config file, `${NAME}`, `${env:NAME}` or `${NAME:-default}` as for other clients, and its secrets, also
+those of the vault: `${secret:NAME}`.
+"""
+
+import json
+import re
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
+
+from pydantic import ConfigDict, Field, ValidationError, model_validator
+
+from waystation.kernel.errors import BadInput
+from waystation.kernel.patterns import proven
+from waystation.kernel.roles import AgentRole
+from waystation.kernel.value import Value, malformed, named_twice
+
+SHORTEST_SECRET = 6
+"""Characters; what is shorter stands in too many texts by chance."""
+_VARIABLE = proven(r"\$\{(env:|secret:)?([A-Za-z_][A-Za-z0-9_]*+)(?::-([^}]{0,8000}+))?\}")
+_OF_VAULT = "secret:"
+_SECRET_NAME = proven(
+    r"key|tok(en|$|[_-])|secret|pass|pwd|auth|credential|cookie|bearer|(^|[_-])pat($|[_-])", re.IGNORECASE
+)
+
+
+class Expansion:
+    """Puts variables in, and remembers which values are secrets: those of the vault, and those whose name says so."""
+
+    def __init__(self, environment: Mapping[str, str], kept: Mapping[str, str]) -> None:
+        self._environment = environment
+        self._kept = kept
+        self.secrets: set[str] = set()
+
+    def text(self, written: str) -> str:
+        """With every variable in its place. Raises BadInput: one is not set, without a default, or not in the vault."""
+        return _VARIABLE.sub(self._value, written)
+
+    def named(self, written: Mapping[str, str]) -> dict[str, str]:
+        """Variables or headers by their names."""
+        found = {name: self.text(value) for name, value in written.items()}
+        for name, value in found.items():
+            self._remember(name, value)
+        return found
+
+    def _value(self, found: re.Match[str]) -> str:
+        whence, name, default = found.groups()
+        if whence == _OF_VAULT:
+            return self._secret(name)
+        value = self._environment.get(name)
+        if not value and default is not None:
+            value = default
+        if value is None:
+            raise BadInput(f"the variable {name} is not set: set it, or write ${{{name}:-a default}}")
+        self._remember(name, value)
+        return value
+
+    def _secret(self, name: str) -> str:
+        if name not in self._kept:
+            raise BadInput(f"the vault has no secret {name}: `waystation secrets set {name}` asks for it")
+        self._hide(self._kept[name])
+        return self._kept[name]
+
+    def _remember(self, name: str, value: str) -> None:
+        if _SECRET_NAME.search(name):
+            self._hide(value)
+
+    def _hide(self, value: str) -> None:
+        bare = value.rpartition(" ")[2]  # of a header, what stands behind the scheme
+        self.secrets.update(one for one in (value, bare) if len(one) >= SHORTEST_SECRET)
+
+
+_EXAMPLE = 'it should look like {"mcpServers": {"time": {"command": "mcp-server-time"}}}'
+AsksWhen = Literal["writes", "all", "never"] | tuple[str, ...]
+"""Which tools ask a person: all; `writes`, where the server is believed that the others only read; none; or those whose
+name matches a pattern.
+"""
+TRANSPORTS = {"stdio": "command", "http": "url", "streamable-http": "url", "streamableHttp": "url"}
+"""What a server's `type` may be, and the field that it needs."""
+
+
+class Program(Value):
+    """A server that is started here, and spoken to on its standard streams."""
+
+    command: str
+    arguments: tuple[str, ...] = Field(repr=False)
+    environment: dict[str, str] = Field(repr=False)
+    folder: Path | None
+
+
+class Address(Value):
+    """A server that runs somewhere."""
+
+    url: str = Field(repr=False)
+    headers: dict[str, str] = Field(repr=False)
+
+
+class Server(Value):
+    """One server, and what may be done with it."""
+
+    name: str
+    place: Program | Address
+    allow: tuple[str, ...] = ("*",)
+    """Patterns of its tools' names."""
+    ask: AsksWhen = "all"
+    """Also what only reads may send out what it is asked with: so a server is believed only where the file says it."""
+    timeout_s: float
+    """Of one call."""
+    start_s: float
+    """From its start, or the first message to it, to its handshake."""
+    roles: tuple[AgentRole, ...]
+    by_name: bool = False
+    """Only tasks that name it have it."""
+    secrets: frozenset[str] = Field(default=frozenset(), repr=False)
+    """Taken out of whatever the server says."""
+
+
+class _Entry(Value):
+    """A server as it is written. Ours are `allow`, `ask`, `timeout`, `start_timeout`, `roles` and `by_name`."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    type: str | None = None
+    command: str | None = Field(default=None, min_length=1)
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    url: str | None = Field(default=None, pattern=r"^(https?://|\$\{)")
+    headers: dict[str, str] = {}
+    disabled: bool = False
+    allow: tuple[str, ...] = ("*",)
+    ask: AsksWhen = "all"
+    timeout: float = Field(default=60, gt=0, le=600)
+    start_timeout: float = Field(default=60, gt=0, le=600)
+    """A server may have to fetch its own program first."""
+    roles: tuple[AgentRole, ...] = Field(default=("research",), min_length=1)
+    by_name: bool = False
+
+    @model_validator(mode="after")
+    def _is_one_thing(self) -> "_Entry":
+        if (self.command is None) == (self.url is None):
+            raise ValueError("it needs either command or url, and not both")
+        if self.type is not None and self.type not in TRANSPORTS:
+            raise ValueError(f"its type may be {', '.join(TRANSPORTS)}; older transports are not spoken")
+        if self.type is not None and getattr(self, TRANSPORTS[self.type]) is None:
+            raise ValueError(f"a server of type {self.type} needs {TRANSPORTS[self.type]}")
+        return self
+
+
+class _File(Value):
+    """Other settings beside the servers are those of the client whose file it is."""
+
+    model_config = ConfigDict(hide_input_in_errors=True, extra="ignore")
+
+    mcpServers: dict[str, _Entry]
+
+
+NONE_KEPT: Mapping[str, str] = MappingProxyType({})
+
+
+def load_servers(path: Path, environment: Mapping[str, str], kept: Mapping[str, str] = NONE_KEPT) -> tuple[Server, ...]:
+    """The servers of the file, without those that are disabled there. `kept` is what the vault has, by name.
+
+    Raises BadInput naming the file, the server and the field that cannot be used, never a value.
+    """
+    with _told(path):
+        return tuple(_server(name, entry, Expansion(environment, kept)) for name, entry in _enabled(path).items())
+
+
+def secret_names(path: Path) -> frozenset[str]:
+    """Of the secrets that those servers are given of the vault. Raises BadInput likewise."""
+    with _told(path):
+        written = [entry.model_dump_json() for entry in _enabled(path).values()]
+        return frozenset(name for text in written for whence, name, _ in _VARIABLE.findall(text) if whence == _OF_VAULT)
+
+
+def server_names(path: Path) -> tuple[str, ...]:
+    """Of those servers, whether or not what their entries refer to is set here. Raises BadInput likewise."""
+    with _told(path):
+        return tuple(_enabled(path))
+
+
+def _enabled(path: Path) -> dict[str, _Entry]:
+    read = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_named_once)
+    written = _File.model_validate(read)
+    return {name: entry for name, entry in written.mcpServers.items() if not entry.disabled}
+
+
+@contextmanager
+def _told(path: Path) -> Generator[None]:
+    """What is wrong with the file, in words that name it. Raises BadInput."""
+    try:
+        yield
+        return
+    except OSError as error:
+        fault = f"cannot be read: {error.strerror}"
+    except json.JSONDecodeError as error:
+        fault = f"is not JSON (line {error.lineno}, column {error.colno}: {error.msg}); {_EXAMPLE}"
+    except (RecursionError, UnicodeDecodeError) as error:
+        fault = f"is {'nested too deep' if isinstance(error, RecursionError) else 'not UTF-8'}; {_EXAMPLE}"
+    except ValidationError as error:
+        faults = [f"{_place(fault.place)}: {fault.words}" for fault in malformed(error)]
+        fault = f"cannot be used: {'; '.join(faults)}"
+    except BadInput as error:
+        fault = f"cannot be used: {error}"
+    raise BadInput(f"the tool server file {path} {fault}")
+
+
+def _server(name: str, entry: _Entry, expansion: Expansion) -> Server:
+    try:
+        place = _place_of(entry, expansion)
+    except BadInput as error:
+        raise BadInput(f"mcpServers.{name}: {error}") from None
+    return Server(
+        name=name,
+        place=place,
+        secrets=frozenset(expansion.secrets),
+        timeout_s=entry.timeout,
+        start_s=entry.start_timeout,
+        allow=entry.allow,
+        ask=entry.ask,
+        roles=entry.roles,
+        by_name=entry.by_name,
+    )
+
+
+def _place_of(entry: _Entry, expansion: Expansion) -> Program | Address:
+    if entry.url is not None:
+        return Address(url=expansion.text(entry.url), headers=expansion.named(entry.headers))
+    assert entry.command is not None  # the entry has one of them
+    listed = [found for text in (entry.command, *entry.args) for found in _VARIABLE.findall(text)]
+    if kept := [name for whence, name, _ in listed if whence == _OF_VAULT]:
+        raise BadInput(
+            f"${{secret:{kept[0]}}} may not stand in command or args, which stand in the list of processes for "
+            "everybody on the machine: name it in env"
+        )
+    return Program(
+        command=expansion.text(entry.command),
+        arguments=tuple(expansion.text(argument) for argument in entry.args),
+        environment=expansion.named(entry.env),
+        folder=None if entry.cwd is None else Path(expansion.text(entry.cwd)).expanduser(),
+    )
+
+
+def _named_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """JSON's own rule is that the last one counts: a server would vanish without a word."""
+    if (twice := named_twice(pairs)) is not None:
+        raise BadInput(f"{twice} is named twice at one place")
+    return dict(pairs)
+
+
+def _place(place: tuple[int | str, ...]) -> str:
+    """A pattern or a word is one of the kinds that a field may have: the library names it, the file does not."""
+    return ".".join(str(part) for part in place if not str(part).startswith(("literal[", "tuple["))) or "the file"

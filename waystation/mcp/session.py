@@ -1,0 +1,669 @@
+"""The connection to one tool server: opened when it is needed, shared by all calls, and opened anew after it broke.
+
+A server's stream of messages, of which the SDK gets the answers to calls alone: what else it sends is bounded.
+
+How a tool server is reached: started here behind its keeper, or spoken to over HTTP; messages bounded either way.
+"""
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import anyio
+import httpx2
+from mcp import Client, MCPError
+
+# The SDK takes transports of one's own, and has their types nowhere else.
+from mcp.client._transport import TransportStreams
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
+from mcp.types import (
+    CONNECTION_CLOSED,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    REQUEST_TIMEOUT,
+    ErrorData,
+    Implementation,
+    JSONRPCError,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
+from pydantic import ValidationError
+
+from waystation import __version__
+from waystation.kernel.errors import ToolServerFailed
+from waystation.kernel.network import why_broken
+from waystation.mcp import keeper
+from waystation.mcp.config import Address, Program, Server
+
+__all__ = ["TransportStreams"]
+
+
+REQUESTS_AT_ONCE, REQUESTS_A_SECOND = 100, 5.0
+"""Requests of a server: so many at once, and so many more in each second. We offer nothing but a sign of life."""
+ASKED_AT_ONCE, ASKED_A_SECOND = 1_000, 50.0
+"""Its messages that answer no call, requests among them. One that logs every step stays far below."""
+ASKED_BYTES_AT_ONCE, ASKED_BYTES_A_SECOND = 16 * 1024 * 1024, 128.0 * 1024
+"""Of those messages together, counted as they come, before anybody reads what they say. Over HTTP an answer to a call
+has room for one message of its own beside them. Reading a megabyte of empty lists takes about half a second."""
+LINES_AT_ONCE, LINES_A_SECOND = 20_000, 1_000.0
+"""Lines of its streams over HTTP, comments and empty ones, too. A message has about three."""
+GETS_AT_ONCE, GETS_A_SECOND = 30, 1.0
+"""Streams over HTTP that are opened again because the server closed them."""
+
+
+class Bucket:
+    """What is left for now of something that comes back with time."""
+
+    def __init__(self, at_once: int, a_second: float) -> None:
+        self._most, self._a_second = float(at_once), a_second
+        self._left, self._since = self._most, monotonic()
+
+    def take(self, count: int = 1) -> bool:
+        """Take so many; False if there are not so many."""
+        now = monotonic()
+        self._left = min(self._most, self._left + (now - self._since) * self._a_second) - count
+        self._since = now
+        return self._left >= 0
+
+    def give_back(self, count: int) -> None:
+        """What was taken by mistake."""
+        self._left += count
+
+
+class ServerTraffic:
+    """What one server sends over one connection that answers no call of ours. The SDK holds each of its requests until
+    it is answered, so a server that asks without end would fill the memory of the worker.
+    """
+
+    def __init__(self) -> None:
+        self.ended = asyncio.Event()
+        """Set when the server has nothing more to say, or may not say more."""
+        self.excess = ""
+        """What it sent too much of; empty if it did not."""
+        self._requests = Bucket(REQUESTS_AT_ONCE, REQUESTS_A_SECOND)
+        self._asked = Bucket(ASKED_AT_ONCE, ASKED_A_SECOND)
+        self._bytes = Bucket(ASKED_BYTES_AT_ONCE, ASKED_BYTES_A_SECOND)
+        self._lines = Bucket(LINES_AT_ONCE, LINES_A_SECOND)
+        self._gets = Bucket(GETS_AT_ONCE, GETS_A_SECOND)
+        self._unread = 0
+
+    def count_line(self, size: int) -> None:
+        """A line of a program that is about to be read, so many bytes long. Raises Flooded."""
+        self._unread = size
+        self.count_bytes(size)
+
+    def count_answer(self) -> None:
+        """The line that was counted last answers a call: its bytes count for nothing."""
+        self._bytes.give_back(self._unread)
+        self._unread = 0
+
+    def count_bytes(self, size: int) -> None:
+        """Of what answers no call, as far as it is known yet. Raises Flooded."""
+        self._count(self._bytes, size, "bytes in messages that answer no call")
+
+    def count_message(self, item: SessionMessage | Exception) -> None:
+        """One that answers no call. Raises Flooded."""
+        self._count(self._asked, 1, "messages that answer no call")
+        if isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCRequest):
+            self._count(self._requests, 1, "requests")
+
+    def count_lines(self, count: int) -> None:
+        """Of a stream over HTTP. Raises Flooded."""
+        self._count(self._lines, count, "lines")
+
+    def count_get(self) -> None:
+        """A stream over HTTP that is opened, perhaps again. Raises Flooded."""
+        self._count(self._gets, 1, "ends of its stream")
+
+    def _count(self, bucket: Bucket, count: int, what: str) -> None:
+        if self.excess or not bucket.take(count):
+            self.excess = self.excess or what
+            self.ended.set()
+            raise Flooded(f"a tool server sends too many {what}")
+
+
+class Incoming(Protocol):
+    """What comes from a server."""
+
+    async def receive(self) -> SessionMessage | Exception:
+        """The next message, or why it is none. Raises Flooded, and anyio's EndOfStream and its like at the end."""
+        ...
+
+    async def aclose(self) -> None:
+        """Read no more."""
+        ...
+
+
+class Outgoing(Protocol):
+    """What goes to a server."""
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Send it, and wait while the server reads nothing. Raises anyio's ClosedResourceError and its like."""
+        ...
+
+    async def aclose(self) -> None:
+        """Send no more."""
+        ...
+
+
+@dataclass
+class CallsOnly:
+    """A `ReadStream` of the SDK that has answers to our calls alone. Requests of the server are answered here, one
+    after another, so that one that does not read has to wait; nothing that it could notify us of is used.
+    """
+
+    stream: Incoming
+    calls: "Calls"
+    traffic: ServerTraffic
+
+    async def receive(self) -> SessionMessage | Exception:
+        """The next answer. Raises EndOfStream, also if the server sends too much of anything else."""
+        try:
+            while True:
+                item = await self.stream.receive()
+                if isinstance(item, SessionMessage) and self.calls.is_answer(item):
+                    self.traffic.count_answer()
+                    return item
+                self.traffic.count_message(item)
+                if isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCRequest):
+                    await self.calls.stream.send(SessionMessage(_answer_to(item.message)))
+        except Flooded:
+            raise anyio.EndOfStream from None
+        except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
+            self.traffic.ended.set()
+            raise
+
+    async def aclose(self) -> None:
+        """Read no more."""
+        await self.stream.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def _answer_to(request: JSONRPCRequest) -> JSONRPCResponse | JSONRPCError:
+    """We are alive, and offer nothing: no sampling, no forms, no folders."""
+    if request.method == "ping":
+        return JSONRPCResponse(jsonrpc="2.0", id=request.id, result={})
+    error = ErrorData(code=METHOD_NOT_FOUND, message="this client answers ping alone")
+    return JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
+
+
+@dataclass
+class Calls:
+    """A `WriteStream` of the SDK that remembers which calls wait for an answer."""
+
+    stream: Outgoing
+    _waiting: set[str] = field(default_factory=set)
+
+    def is_answer(self, item: SessionMessage) -> bool:
+        """Whether a call waits for this. Each is answered once."""
+        message = item.message
+        if not isinstance(message, JSONRPCResponse | JSONRPCError) or str(message.id) not in self._waiting:
+            return False
+        self._waiting.remove(str(message.id))
+        return True
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Send it."""
+        if isinstance(item.message, JSONRPCRequest):
+            self._waiting.add(str(item.message.id))
+        await self.stream.send(item)
+
+    async def aclose(self) -> None:
+        """Send no more."""
+        await self.stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+MESSAGE_BYTES = 4 * 1024 * 1024
+"""Most of one message of a server. A result is shown in far fewer; an image that is left out may need so many."""
+TOO_LONG_WORDS = "longer than a message may be"
+"""By which an answer over HTTP is known for that: the SDK keeps only the words of an error."""
+_CONNECT_S = 10.0
+GOODBYE_S = 5.0
+"""A server over HTTP that is told that its session ends has so long to say that it heard."""
+CLOSING_S = 15.0
+"""A connection is closed within this, or let go. Ending a program takes up to half of it."""
+_INHERITED = ("PATH", "HOME", "LANG")
+"""All that a server sees of the worker's environment beside what its entry says: the rest holds keys."""
+ADDED = "LC_CTYPE"
+"""What Python adds to that by itself; the keeper takes it out again."""
+_ENDING_S = keeper.GRACE_S + keeper.SEARCH_S + 1.0
+"""The keeper ends by itself within this, with all that the server started."""
+_LOOK_S = 0.01
+"""How often it is looked whether it has ended. Its own end is awaited otherwise, but only behind all that it said."""
+
+
+@asynccontextmanager
+async def connected(server: Server, traffic: ServerTraffic) -> AsyncGenerator[TransportStreams]:
+    """The server's streams, with answers to calls alone.
+
+    Raises ToolServerFailed: there is no such program or folder. The SDK's errors pass through.
+    """
+    match server.place:
+        case Program():
+            transport: AbstractAsyncContextManager[tuple[Incoming, Outgoing]] = _started(
+                server.name, server.place, traffic
+            )
+        case Address():
+            transport = _spoken_to(server.place, traffic)
+    async with transport as (incoming, outgoing):
+        calls = Calls(outgoing)
+        yield CallsOnly(incoming, calls, traffic), calls
+
+
+@asynccontextmanager
+async def _started(name: str, program: Program, traffic: ServerTraffic) -> AsyncGenerator[tuple[Incoming, Outgoing]]:
+    """Its streams. Not by the SDK's `stdio_client`, which parses every line before anybody could count it."""
+    environment = {one: os.environ[one] for one in _INHERITED if one in os.environ} | program.environment
+    found = shutil.which(program.command, path=environment.get("PATH"))
+    if found is None:
+        raise ToolServerFailed(f"the program of the tool server {name} is not there, or may not be run")
+    if program.folder is not None and not program.folder.is_dir():
+        raise ToolServerFailed(f"the folder (cwd) of the tool server {name} is not there")
+    left_out = "" if ADDED in environment else ADDED
+    kept = [str(MESSAGE_BYTES), left_out, found, *program.arguments]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-S", str(Path(keeper.__file__)), *kept),
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=DEVNULL,
+        env=environment,
+        cwd=program.folder,
+        start_new_session=True,
+        limit=MESSAGE_BYTES + 1,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        yield _Lines(process.stdout, traffic), _Written(process.stdin)
+    finally:
+        # A server that was started ends also where whoever used it was cancelled.
+        with anyio.CancelScope(shield=True):
+            await _end(process, process.stdin, process.stdout)
+
+
+async def _end(process: Process, into: asyncio.StreamWriter, out: asyncio.StreamReader) -> None:
+    """Let the keeper see that nobody speaks to it any more, and end it where that is not enough."""
+    into.close()
+    try:
+        async with asyncio.timeout(_ENDING_S):
+            while process.returncode is None:  # noqa: ASYNC110  nothing tells it
+                await asyncio.sleep(_LOOK_S)
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    # What it still said: the pipe is closed behind it.
+    with suppress(OSError):
+        while await out.read(keeper.CHUNK):
+            pass
+    await process.wait()
+
+
+class _Lines:
+    """An `Incoming` of lines, each counted before it is read."""
+
+    def __init__(self, stream: asyncio.StreamReader, traffic: ServerTraffic) -> None:
+        self._stream, self._traffic = stream, traffic
+
+    async def receive(self) -> SessionMessage | Exception:
+        try:
+            line = await self._stream.readuntil()
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
+            raise anyio.EndOfStream from None
+        self._traffic.count_line(len(line))
+        if not line.lstrip().startswith(b"{"):
+            return ValueError("no object")  # and not looked into: a list of a million objects takes a second
+        try:
+            return SessionMessage(jsonrpc_message_adapter.validate_json(line.decode(errors="replace"), by_name=False))
+        except ValueError as error:
+            return error
+
+    async def aclose(self) -> None:
+        """Nothing: whoever started the program closes its streams."""
+
+
+class _Written:
+    """An `Outgoing` of lines."""
+
+    def __init__(self, stream: asyncio.StreamWriter) -> None:
+        self._stream, self._sending = stream, asyncio.Lock()
+
+    async def send(self, item: SessionMessage, /) -> None:
+        line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode(errors="replace") + b"\n"
+        async with self._sending:
+            if self._stream.is_closing():
+                raise anyio.ClosedResourceError
+            try:
+                self._stream.write(line)
+                await self._stream.drain()
+            except ConnectionError:
+                raise anyio.BrokenResourceError from None
+
+    async def aclose(self) -> None:
+        self._stream.close()
+
+
+@asynccontextmanager
+async def _spoken_to(address: Address, traffic: ServerTraffic) -> AsyncGenerator[tuple[Incoming, Outgoing]]:
+    logger = logging.getLogger("httpx2")
+    hides = _Hides(address.url)
+    logger.addFilter(hides)
+    try:
+        async with (
+            _HttpClient(
+                headers=address.headers | {"Accept-Encoding": "identity"},
+                timeout=httpx2.Timeout(None, connect=_CONNECT_S),
+                event_hooks={"request": [partial(_counted, traffic)], "response": [partial(_bounded, traffic)]},
+            ) as client,
+            streamable_http_client(address.url, http_client=client, max_sse_event_size=MESSAGE_BYTES) as streams,
+        ):
+            yield streams
+    finally:
+        logger.removeFilter(hides)
+
+
+class _Hides(logging.Filter):
+    """At level INFO the HTTP client logs the whole address of every request, which may hold a key."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self._url = str(httpx2.URL(url))
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record may pass."""
+        return self._url not in record.getMessage()
+
+
+async def _counted(traffic: ServerTraffic, request: httpx2.Request) -> None:
+    """The SDK opens a stream again as soon as the server lets it."""
+    if request.method == "GET":
+        traffic.count_get()
+
+
+class _HttpClient(httpx2.AsyncClient):
+    """Waits for an answer as long as a call may take, which somebody else ends; not for one that nobody waits for."""
+
+    async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
+        """See base class. What answers the end of a session is not read, since only its status says anything.
+
+        Raises TimeoutError: the session was not ended in time.
+        """
+        if request.method != "DELETE":
+            return await super().send(request, stream=stream, **options)
+        async with asyncio.timeout(GOODBYE_S):
+            response = await super().send(request, stream=True, **options)
+            await response.aclose()
+        return httpx2.Response(response.status_code, request=request)
+
+
+async def _bounded(traffic: ServerTraffic, response: httpx2.Response) -> None:
+    """Let no more of an answer in than a message may have; of a stream of events no more than that, and what may be
+    sent that answers no call. The SDK bounds each event and each line of it.
+
+    What is compressed says nothing of its size, and was not asked for.
+    """
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise httpx2.DecodingError("a compressed answer was not asked for", request=response.request)
+    assert isinstance(response.stream, httpx2.AsyncByteStream)  # the client is an asynchronous one
+    # The SDK takes its kind of a stream without regard to case, and by what stands before the first `;`.
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "text/event-stream" or not response.is_success:
+        response.stream = _BoundedStream(response.stream)
+        return
+    room = MESSAGE_BYTES if response.request.method == "POST" else 0
+    response.stream = _CountedStream(response.stream, traffic, room)
+
+
+class _BoundedStream(httpx2.AsyncByteStream):
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        room = MESSAGE_BYTES
+        async for chunk in self._stream:
+            room -= len(chunk)
+            if room < 0:
+                raise MessageTooLong(TOO_LONG_WORDS)
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _CountedStream(httpx2.AsyncByteStream):
+    """Events. `room`: so many bytes may be an answer that was asked for; what comes beyond them counts as unasked."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, traffic: ServerTraffic, room: int) -> None:
+        self._stream, self._traffic, self._room = stream, traffic, room
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._stream:
+            self._traffic.count_lines(chunk.count(b"\n") + chunk.count(b"\r"))
+            unasked = max(0, len(chunk) - self._room)
+            self._room -= len(chunk) - unasked
+            self._traffic.count_bytes(unasked)
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class Flooded(httpx2.StreamError):
+    """A server sends more than it may that nobody asked it for."""
+
+
+class MessageTooLong(httpx2.StreamError):
+    """An answer has more bytes than a message may have. The SDK makes it the call's own error."""
+
+
+BROKEN = frozenset({CONNECTION_CLOSED, REQUEST_TIMEOUT, INVALID_REQUEST})
+"""What the SDK answers where the server did not: it is gone, knows the connection no more, or said too much."""
+LOGGERS = ("mcp", "client")
+"""Of the SDK: they quote messages that they cannot read."""
+
+
+class Link:
+    """One connection, from its handshake to its end. A task of its own opens and closes it, as the SDK wants it."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.traffic, self._close = ServerTraffic(), asyncio.Event()
+        self._calls, self._unwanted = 0, False
+        self._opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        self._holder = asyncio.create_task(self._hold())
+        self._holder.add_done_callback(_look_at)
+
+    async def open(self) -> None:
+        """Wait for the handshake. Raises ToolServerFailed."""
+        try:
+            await asyncio.wait(
+                {self._opened, self._holder}, timeout=self._server.start_s, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            if not self._opened.done():
+                self._holder.cancel()
+        if not self._opened.done():
+            await asyncio.wait({self._holder}, timeout=CLOSING_S)
+            was_cancelled = self._holder.cancelled() or not self._holder.done()
+            error = None if was_cancelled else self._holder.exception()
+            raise ToolServerFailed(_excess(self._server, self.traffic) or _why(self._server, error))
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether another call may go over it."""
+        return not (self._unwanted or self.traffic.ended.is_set() or self._holder.done())
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing is left of it."""
+        return self._holder.done()
+
+    @asynccontextmanager
+    async def call(self) -> AsyncGenerator[Client]:
+        """The client, for one call. A connection that is no longer wanted is closed behind its last call."""
+        self._calls += 1
+        try:
+            yield self._opened.result()
+        finally:
+            self._calls -= 1
+            self._close_if_idle()
+
+    def retire(self) -> None:
+        """Let no other call over it."""
+        self._unwanted = True
+        self._close_if_idle()
+
+    async def aclose(self) -> None:
+        """Close it now, and wait until a server that was started here has ended; not for ever."""
+        self._close.set()
+        await asyncio.wait({self._holder}, timeout=CLOSING_S)
+        if self._holder.cancel():
+            await asyncio.wait({self._holder}, timeout=CLOSING_S)
+
+    def _close_if_idle(self) -> None:
+        if self._unwanted and not self._calls:
+            self._close.set()
+
+    async def _hold(self) -> None:
+        client = Client(
+            connected(self._server, self.traffic),
+            client_info=Implementation(name="waystation", version=__version__),
+            cache=None,
+        )
+        async with client:
+            self._opened.set_result(client)
+            waits = [asyncio.create_task(one.wait()) for one in (self._close, self.traffic.ended)]
+            try:
+                # A connection that has ended is closed at once: one that floods would be read on.
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for one in waits:
+                    one.cancel()
+
+
+class Session:
+    """What keeps one server usable."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self._opening = asyncio.Lock()
+        self._link: Link | None = None
+        self.opened = 0
+        """Connections so far: whoever speaks on another one may have become another."""
+        self._former: set[Link] = set()
+        """Not wanted any more, and perhaps not closed yet."""
+        for name in LOGGERS:
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+    @asynccontextmanager
+    async def call(self, seconds: float) -> AsyncGenerator[Client]:
+        """The client for one exchange, which may take so long once the server is there.
+
+        Raises ToolServerFailed. An exchange that broke off takes its connection with it: the next one has a new one,
+        while others that are under way on the old one may end.
+        """
+        name = self.server.name
+        link = await self._usable()
+        try:
+            async with asyncio.timeout(seconds), link.call() as client:
+                yield client
+        except TimeoutError:
+            link.retire()
+            why = f"the tool server {name} did not answer within {seconds:g} s"
+            raise ToolServerFailed(_excess(self.server, link.traffic) or why) from None
+        except MCPError as error:
+            if error.code not in BROKEN and not link.traffic.excess:
+                raise
+            link.retire()
+            reason = f"it ended, or sent more than {MESSAGE_BYTES:,} bytes"
+            why = f"the connection to the tool server {name} broke: {reason}"
+            raise ToolServerFailed(_excess(self.server, link.traffic) or why) from None
+        except (ValidationError, RuntimeError):
+            link.retire()
+            why = f"the tool server {name} answered something that the protocol does not have"
+            raise ToolServerFailed(_excess(self.server, link.traffic) or why) from None
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        links = (*self._former, *([self._link] if self._link else []))
+        await asyncio.gather(*(link.aclose() for link in links))
+        self._link = None
+
+    async def _usable(self) -> Link:
+        async with self._opening:
+            self._former = {link for link in self._former if not link.is_closed}
+            if self._link is None or not self._link.is_usable:
+                if self._link is not None:
+                    self._link.retire()
+                    self._former.add(self._link)
+                self._link = None
+                link = Link(self.server)
+                await link.open()
+                self._link = link
+                self.opened += 1
+            return self._link
+
+
+def _look_at(holder: asyncio.Task[None]) -> None:
+    """What nobody looks at is logged when it is forgotten, with whatever it quotes."""
+    if not holder.cancelled():
+        holder.exception()
+
+
+def _excess(server: Server, traffic: ServerTraffic) -> str:
+    """What is said of a server that sent too much; empty if it did not."""
+    if not traffic.excess:
+        return ""
+    return f"the connection to the tool server {server.name} was ended: it sent too many {traffic.excess}"
+
+
+def _why(server: Server, error: BaseException | None) -> str:
+    name = server.name
+    match error:
+        case ToolServerFailed():
+            return str(error)
+        case BaseExceptionGroup():
+            return _why(server, error.exceptions[0])
+        case None:
+            return f"the tool server {name} did not answer within {server.start_s:g} s after its start (start_timeout)"
+        case httpx2.HTTPError() | OSError():
+            return f"the tool server {name} cannot be reached: {why_broken(error)}"
+        case _:
+            return f"the tool server {name} ended at its start, or does not speak the protocol"

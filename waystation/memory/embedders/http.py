@@ -1,0 +1,265 @@
+"""Embedders behind HTTP: texts in bounded batches, a few patient tries, and answers that are checked.
+
+What a server of embeddings is asked, and where: Voyage's API, and that of OpenAI, which many servers speak.
+
+One table from what a server of embeddings answers to what went wrong, without a word of request or answer.
+"""
+
+import asyncio
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+import httpx2
+from pydantic import JsonValue, SecretStr, ValidationError
+
+from waystation.kernel.errors import BadInput, MemoryUnavailable
+from waystation.kernel.network import why_broken
+from waystation.kernel.value import Value
+from waystation.memory.embedders.local import LikeByWords, Vector, of_length_1
+from waystation.memory.ports import Use
+
+Vendor = Literal["voyage", "openai"]
+
+_URLS: Mapping[Vendor, str] = {"voyage": "https://api.voyageai.com/v1", "openai": "https://api.openai.com/v1"}
+_MODELS: Mapping[Vendor, str] = {"voyage": "voyage-4", "openai": "text-embedding-3-small"}
+_DIMENSION_FIELDS: Mapping[Vendor, str] = {"voyage": "output_dimension", "openai": "dimensions"}
+_DIMENSIONS = {
+    "voyage-4-large": 1024,
+    "voyage-4": 1024,
+    "voyage-4-lite": 1024,
+    "voyage-3-large": 1024,
+    "voyage-3.5": 1024,
+    "voyage-3.5-lite": 1024,
+    "voyage-code-3": 1024,
+    "text-embedding-3-small": 1536,
+    "text-embedding-3-large": 3072,
+}
+"""What these models give unless they are asked for another dimension, which they all can (documentation of the vendors,
+October 2026). Of other models the dimension must be set, and is not asked for: not every server knows how to."""
+
+
+class Endpoint(Value):
+    """A model on a server. Made by `endpoint_of`."""
+
+    vendor: Vendor
+    url: str
+    """Without the path of the one request."""
+    model: str
+    dimension: int
+    key: SecretStr | None = None
+
+    @property
+    def name(self) -> str:
+        """The embedder's: the same model on another server makes the same vectors."""
+        return f"{self.vendor}/{self.model}"
+
+    @property
+    def host(self) -> str:
+        """For messages."""
+        return urlsplit(self.url).netloc
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """With the key, if there is one."""
+        return {} if self.key is None else {"Authorization": f"Bearer {self.key.get_secret_value()}"}
+
+    def body(self, texts: Sequence[str], use: Use) -> dict[str, JsonValue]:
+        """The request for the vectors of these texts."""
+        body: dict[str, JsonValue] = {"model": self.model, "input": [*texts]}
+        if self.vendor == "voyage":
+            body["input_type"] = "document" if use == "passage" else "query"
+        if _DIMENSIONS.get(self.model, self.dimension) != self.dimension:
+            body[_DIMENSION_FIELDS[self.vendor]] = self.dimension
+        return body
+
+
+def endpoint_of(
+    vendor: Vendor, url: str | None, model: str | None, dimension: int | None, key: SecretStr | None
+) -> Endpoint:
+    """The endpoint that these settings mean; what is not given is the vendor's own. Raises BadInput."""
+    chosen = model or _MODELS[vendor]
+    length = dimension or _DIMENSIONS.get(chosen)
+    if length is None:
+        raise BadInput(f"set WAYSTATION_EMBEDDER_DIMENSION to the length of the vectors that {chosen} gives")
+    if key is None and url is None:
+        variable = "VOYAGE_API_KEY" if vendor == "voyage" else "WAYSTATION_EMBEDDER_KEY"
+        raise BadInput(f"the embedder {vendor} needs a key: set {variable}")
+    address = _checked(url or _URLS[vendor])
+    return Endpoint(vendor=vendor, url=address, model=chosen, dimension=length, key=key)
+
+
+def _checked(url: str) -> str:
+    """Refused without being shown where it may hold a secret: HTTP clients log addresses."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    else:
+        usable = usable and not (parts.username or parts.password or parts.query or parts.fragment)
+    if not usable:
+        raise BadInput(
+            "WAYSTATION_EMBEDDER_URL must look like https://embeddings.example.com/v1, without a password or "
+            "parameters: WAYSTATION_EMBEDDER_KEY takes the key"
+        )
+    return url.rstrip("/")
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """How a request failed."""
+
+    words: str
+    """What went wrong, said of the server."""
+    passes: bool
+    """Whether trying again may help."""
+    wait_s: float = 0.0
+    """So many seconds the server asks to wait for."""
+
+
+SLOW = _Failure("did not answer in time", passes=True)
+_UNREADABLE = _Failure("gave an answer that cannot be used", passes=False)
+
+
+def _failure_of(response: httpx2.Response) -> _Failure:
+    """What is wrong, where the status is not 200."""
+    status = response.status_code
+    match status:
+        case 401 | 403:
+            return _Failure(f"does not accept the key (HTTP {status})", passes=False)
+        case 404:
+            return _Failure("does not have this model or address (HTTP 404)", passes=False)
+        case 408 | 429:
+            return _Failure(f"takes no more requests for now (HTTP {status})", passes=True, wait_s=_delay(response))
+        case _ if status >= 500:
+            return _Failure(f"failed (HTTP {status})", passes=True, wait_s=_delay(response))
+        case _:
+            return _Failure(f"refused the request (HTTP {status})", passes=False)
+
+
+def unreachable(error: httpx2.HTTPError) -> _Failure:
+    """No answer came. Only its cause in our words is said: the error's message may quote an address."""
+    return _Failure(f"does not answer: {why_broken(error)}", passes=True)
+
+
+def _delay(response: httpx2.Response) -> float:
+    """Both vendors give seconds. A date, or nothing, leaves the pause to us."""
+    try:
+        asked = float(response.headers.get("retry-after", "0"))
+    except ValueError:
+        return 0.0
+    return max(0.0, asked) if math.isfinite(asked) else 0.0
+
+
+BATCH_TEXTS = 128
+REQUEST_BYTES = 100_000
+"""A token is a byte at least, and no model of the vendors takes fewer than 120,000 tokens at once."""
+_READ_CHARACTERS = 8_000
+"""Of a text: passages are far shorter, and the smallest of the vendors' contexts takes it."""
+
+
+class RequestPatience(Value):
+    """How long a request may take: a time limit for each try, and a few tries where waiting may help."""
+
+    timeout_s: float = 15.0
+    pauses_s: tuple[float, ...] = (0.5, 2.0)
+    """Between tries, on average; one try more than pauses."""
+    longest_wait_s: float = 20.0
+    """A server that asks for more is given up: what could not be written waits in the outbox."""
+
+
+_PATIENCE = RequestPatience()
+
+
+class _Embedded(Value, allow_inf_nan=False):
+    index: int
+    embedding: tuple[float, ...]
+
+
+class _Answer(Value):
+    data: tuple[_Embedded, ...]
+
+
+class HttpEmbedder(LikeByWords):
+    """Implements the port `Embedder`. No request is made before the first text."""
+
+    def __init__(self, endpoint: Endpoint, patience: RequestPatience = _PATIENCE) -> None:
+        self.name = endpoint.name
+        self.dimension: int | None = endpoint.dimension
+        self._endpoint = endpoint
+        self._patience = patience
+        # The time limit is one for the whole request; a redirect would take key and texts elsewhere.
+        self._client = httpx2.AsyncClient(timeout=None, follow_redirects=False, headers=endpoint.headers)
+
+    async def embed(self, texts: Sequence[str], use: Use = "passage") -> tuple[Vector | None, ...]:
+        """One vector of length 1 for each text, made of its first 8,000 characters; None where there is no word.
+
+        Raises MemoryUnavailable.
+        """
+        said = {place: text[:_READ_CHARACTERS] for place, text in enumerate(texts) if text.strip()}
+        vectors: dict[int, Vector | None] = {}
+        for places in _batches(said):
+            answer = await self._patiently([said[place] for place in places], use)
+            vectors |= zip(places, answer, strict=True)
+        return tuple(vectors.get(place) for place in range(len(texts)))
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def _patiently(self, texts: Sequence[str], use: Use) -> tuple[Vector | None, ...]:
+        pauses = iter(self._patience.pauses_s)
+        while True:
+            answer = await self._ask(texts, use)
+            if not isinstance(answer, _Failure):
+                return answer
+            pause_s = next(pauses, None)
+            if pause_s is None or not answer.passes or answer.wait_s > self._patience.longest_wait_s:
+                raise MemoryUnavailable(
+                    f"cannot embed {len(texts)} texts: {self.name} at {self._endpoint.host} {answer.words}"
+                )
+            await asyncio.sleep(max(answer.wait_s, pause_s * random.uniform(0.5, 1.5)))
+
+    async def _ask(self, texts: Sequence[str], use: Use) -> tuple[Vector | None, ...] | _Failure:
+        body = self._endpoint.body(texts, use)
+        try:
+            async with asyncio.timeout(self._patience.timeout_s):
+                response = await self._client.post(f"{self._endpoint.url}/embeddings", json=body)
+        except TimeoutError:
+            return SLOW
+        except httpx2.HTTPError as error:
+            return unreachable(error)
+        return self._read(response, len(texts)) if response.status_code == 200 else _failure_of(response)
+
+    def _read(self, response: httpx2.Response, count: int) -> tuple[Vector | None, ...] | _Failure:
+        try:
+            rows = sorted(_Answer.model_validate_json(response.content, extra="ignore").data, key=lambda row: row.index)
+        except ValidationError:
+            return _UNREADABLE
+        if [row.index for row in rows] != [*range(count)]:
+            return _UNREADABLE
+        lengths = {len(row.embedding) for row in rows}
+        if lengths != {self.dimension}:
+            given = " and ".join(str(length) for length in sorted(lengths))
+            words = f"gives vectors of {given} dimensions, not of {self.dimension}: set WAYSTATION_EMBEDDER_DIMENSION"
+            return _Failure(words, passes=False)
+        return tuple(of_length_1(row.embedding) for row in rows)
+
+
+def _batches(texts: dict[int, str]) -> Iterator[list[int]]:
+    """The keys of the texts in order, in batches within BATCH_TEXTS and BATCH_BYTES; a larger one goes alone."""
+    batch: list[int] = []
+    room = REQUEST_BYTES
+    for key, text in texts.items():
+        size = len(text.encode("utf-8", "surrogatepass"))
+        if batch and (size > room or len(batch) == BATCH_TEXTS):
+            yield batch
+            batch, room = [], REQUEST_BYTES
+        batch.append(key)
+        room -= size
+    if batch:
+        yield batch

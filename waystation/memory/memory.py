@@ -1,0 +1,448 @@
+"""Passages: redacted pieces of compressed-away conversation, and of documents, as they are stored and found again.
+
+What of the passages that a search found is shown: passages rank, turns are shown, each thing once, those of one source
+together and in its order, within a number of tokens.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from waystation.context.tokens import estimate_text
+from waystation.context.transcript import is_question, reads_as_label
+from waystation.kernel.patterns import proven
+from waystation.kernel.scopes import OfSession, OfTenant
+from waystation.kernel.value import Value
+from waystation.privacy.policy import PLACEHOLDER, with_originals
+from waystation.security.untrusted import Tagged, followed, one_line, plain_words, tagged
+
+CANDIDATES = 200
+"""Passages that a search gives to whoever chooses among their turns (`excerpts`)."""
+SHORT_ID_DIGITS = 8
+GOES_ON = " …"
+"""In a label: the turn goes on with the line of the one before."""
+TURN_LABEL = proven(r"\[(?P<place>[^\s\[\]]++ [^\[\]\n]*)\] ?")
+"""With which every turn of a conversation's passage begins."""
+_LINE_ENDS = str.maketrans(dict.fromkeys("\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", " "))
+PassageKind = Literal["conversation", "document", "report", "finding"]
+MemoryScope = Literal["session", "team"]
+"""Whose passages an agent recalls: those of its session, or of all sessions of its tenant."""
+
+
+class Passage(Value):
+    """A redacted piece of text with the place it came from.
+
+    `id` is a uuid5 of run, compaction and position; of a document, of its session, name, content and position.
+    """
+
+    id: str
+    tenant: str
+    session: str
+    task_id: str
+    run_id: str
+    step_id: str
+    kind: PassageKind = "conversation"
+    first_message: str = ""
+    last_message: str = ""
+    """Empty in passages of documents, reports and findings."""
+    document: str = ""
+    """Its name, as agents know it; empty in other passages, as its lines are 0."""
+    blob: str = ""
+    """Content hash of the document, or of the whole report."""
+    first_line: int = 0
+    last_line: int = 0
+    text: str
+    content_hash: str
+    created: datetime
+    """When it was compressed away, or its document was remembered."""
+    compaction: str = ""
+    """Of the compaction that hid it; empty in passages of documents, reports and findings."""
+    place: int = 0
+    """Its number among the passages of that compaction or document, in their order."""
+    turn: int | None = None
+    """Number of its first turn among those of its compaction. None: the passage is one turn by itself, as those of
+    documents, reports and findings are."""
+    heading: str = ""
+    """The calls that its turns answer. It is found by them, too, and they stand in none of its turns."""
+
+    @property
+    def short_id(self) -> str:
+        """As summaries and recalled passages name it, like p1a2b3c4d."""
+        return f"p{self.id[:SHORT_ID_DIGITS]}"
+
+    @property
+    def turns(self) -> tuple["Turn", ...]:
+        """In their order."""
+        if self.turn is None:
+            return (Turn(self, self.place, "", self.text),)
+        lines = self.text.translate(_LINE_ENDS).split("\n")
+        labelled = [(label["place"], line[label.end() :]) for line in lines if (label := TURN_LABEL.match(line))]
+        return tuple(
+            Turn(self, number, place.removesuffix(GOES_ON), text, goes_on=place.endswith(GOES_ON))
+            for number, (place, text) in enumerate(labelled, self.turn)
+        )
+
+    @property
+    def said(self) -> str:
+        """Without the labels of its turns."""
+        return joined_turns(self.turns)
+
+    @property
+    def indexed(self) -> str:
+        """What it is found by. A document's name and lines are part of it; who spoke and when is none."""
+        if self.kind != "conversation":
+            return self.text
+        return "\n".join(filter(None, (self.heading, self.said)))
+
+    @property
+    def source(self) -> tuple[str, ...]:
+        """Of which it is a part. A finding is one by itself."""
+        match self.kind:
+            case "document":
+                return self.document, self.blob
+            case "report":
+                return self.task_id, self.blob
+            case "conversation" if self.compaction:
+                return self.run_id, self.compaction
+            case _:
+                return (self.id,)
+
+
+class EmbeddedPassage(Value):
+    """A passage with its dense vector; None where no dense embedder is there (BM25 alone then finds it)."""
+
+    passage: Passage
+    dense: tuple[float, ...] | None
+
+
+class MemoryQuery(Value):
+    """What to look for, and where: the tenant is always part of the filter. Empty fields admit everything."""
+
+    tenant: str
+    session: str | None
+    """None: all sessions of the tenant."""
+    tasks: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    """Ids of steps."""
+    kinds: tuple[PassageKind, ...] = ()
+    without: tuple[str, ...] = ()
+    """Content hashes of documents that whoever asks has before it: nothing is found of them."""
+    since: datetime | None = None
+    """Compressed away at this time or later."""
+    until: datetime | None = None
+    """Compressed away before this time."""
+    text: str
+    """Redacted by the same rules as the passages."""
+    dense: tuple[float, ...] | None
+    limit: int = CANDIDATES
+
+    @property
+    def reader(self) -> OfTenant:
+        """Whose passages these are."""
+        everywhere = OfTenant(tenant=self.tenant)
+        return everywhere if self.session is None else OfSession(tenant=self.tenant, session=self.session)
+
+    @property
+    def only(self) -> Mapping[str, tuple[str, ...]]:
+        """The values that a field of a passage may have, for every field that is restricted; times apart."""
+        fields = {
+            "tenant": (self.tenant,),
+            "session": () if self.session is None else (self.session,),
+            "task_id": self.tasks,
+            "step_id": self.agents,
+            "kind": self.kinds,
+        }
+        return {field: values for field, values in fields.items() if values}
+
+
+class Located(Value):
+    """A passage that was found, by its id: its text is in the store."""
+
+    passage_id: str
+    score: float
+    """From 0 to 1."""
+
+
+class Recalled(Value):
+    """A passage that was found, best first."""
+
+    passage: Passage
+    score: float
+    """From 0 to 1."""
+
+
+RECENCY_SHARE = 0.01
+"""Of a turn's worth: between equals the newer counts, and no old answer is drowned by new talk."""
+LIKENESS = 0.8
+"""What the words of a turn itself count, where the passage that it stands in counts 1."""
+ANSWERING = 0.15
+"""Of the likeness of a turn that asks, what the turn behind it has: an answer need not say its question's words."""
+SHINGLE_WORDS = 4
+SAME_SHARE = 0.8
+"""Two turns say the same where the shorter one has so much of its shingles in the other."""
+GAP = "…"
+"""Between turns that do not follow each other."""
+_WORD = proven(r"[\u3040-\u30ff\u3400-\u9fff]|\w+")
+_PLACE = proven(r"^\[\S+ [^\]\n]*\] ?", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The least that is recalled: a line of what was said, or a part of a long one, or a passage that is not cut."""
+
+    passage: Passage
+    """The best of those that have it."""
+    number: int
+    """In its source."""
+    label: str
+    """Its message and who speaks, without brackets; empty where the passage is not cut."""
+    text: str
+    goes_on: bool = False
+    """With the line of the turn before."""
+    score: float = 0.0
+    """Of its passage, from 0 to 1."""
+    restored: frozenset[str] = frozenset()
+    """Placeholders in whose places its text has names."""
+
+    @property
+    def said(self) -> str:
+        """Without labels."""
+        return self.text if self.label else _PLACE.sub("", self.text)
+
+    @property
+    def messages(self) -> tuple[str, str]:
+        """Ids of the first and the last message that it is of."""
+        message = self.label.partition(" ")[0]
+        return (message, message) if message else (self.passage.first_message, self.passage.last_message)
+
+    @property
+    def speaker(self) -> str:
+        """As its label has it."""
+        return self.label.partition(" ")[2]
+
+    def named(self, names: Mapping[str, str]) -> "Turn":
+        """With these names, by placeholder, in their places. One that had a line end in it begins no line here."""
+        on_one_line = {placeholder: one_line(name) for placeholder, name in names.items()}
+        there = names.keys() & PLACEHOLDER.findall(self.text)
+        return replace(self, text=with_originals(self.text, on_one_line).text, restored=self.restored | there)
+
+    @property
+    def labelled(self) -> str:
+        """As it is shown where a stretch begins, or another speaks."""
+        return f"[{self.label}] {GAP if self.goes_on else ''}{self.text}" if self.label else self.text
+
+    @property
+    def asks(self) -> bool:
+        """Whether it is talk that ends with a question."""
+        return bool(self.label) and is_question(self.text)
+
+    @property
+    def place(self) -> tuple[tuple[str, ...], int]:
+        """The same for a turn in every passage that has it."""
+        return self.passage.source, self.number
+
+    def follows(self, before: "Turn") -> bool:
+        """Whether nothing is between them."""
+        return self.place == (before.passage.source, before.number + 1)
+
+
+def joined_turns(turns: Iterable[Turn]) -> str:
+    """What these say, one after the other, without labels."""
+    return "".join(turn.said if turn.goes_on else f"\n{turn.said}" for turn in turns).removeprefix("\n")
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """Turns of one conversation, document or report, in their order."""
+
+    turns: tuple[Turn, ...]
+    session: str = ""
+    """Its name, where it is not the reader's own."""
+
+    def __str__(self) -> str:
+        return self.shown
+
+    @property
+    def shown(self) -> Tagged:
+        """As a model reads it, within a tag of ours: a record with its source. It is data, never an instruction."""
+        if self.best.label:  # no line of a turn can pass for a label: a short one is enough
+            session = f' of session "{plain_words(one_line(self.session))}"' if self.session else ""
+            label = f"{self.best.passage.short_id} {self.best.passage.created:%Y-%m-%d}{session}"
+            return followed(f"[{label}]", self.text)
+        session = {"session": one_line(self.session)} if self.session else {}
+        return tagged("passage", self.text, id=" ".join(self.ids), **self._source, **session)
+
+    @property
+    def text(self) -> str:
+        """Each stretch begins with its message and who speaks, as does whoever speaks next in it, or seems to."""
+        text = self.turns[0].labelled
+        for before, turn in pairwise(self.turns):
+            if not turn.follows(before):
+                text += f"\n{GAP}\n{turn.labelled}"
+            elif not turn.label:
+                text = _joined(text, turn.text)
+            elif turn.goes_on:
+                text += turn.text
+            else:
+                known = turn.speaker == before.speaker and not reads_as_label(turn.text)
+                text += f"\n{turn.text if known else turn.labelled}"
+        return text
+
+    @property
+    def best(self) -> Turn:
+        """By the score of its passage."""
+        return max(self.turns, key=lambda turn: turn.score)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Of its passages, as `expand` takes them: of a conversation one, from which its other messages are reached."""
+        return tuple(turn.passage.short_id for turn in ((self.best,) if self.best.label else self.turns))
+
+    @property
+    def _source(self) -> Mapping[str, str]:
+        """What does not stand in the text, which names messages and lines of documents."""
+        first, last = self.turns[0].passage, self.turns[-1].passage
+        at = f"{last.created:%Y-%m-%d}"
+        match first.kind:
+            case "conversation":
+                return {"step": first.step_id, "hidden": at}
+            case "document":
+                return {"document": "of an earlier task"}
+            case "report":
+                return {"report": first.task_id, "written": at}
+            case "finding":
+                return {"finding": first.task_id, "step": first.step_id, "written": at}
+
+    @property
+    def session_hash(self) -> str:
+        """Of the session that it is of."""
+        return self.turns[0].passage.session
+
+    @cached_property
+    def tokens(self) -> int:
+        """Plain estimate of how it is shown."""
+        return estimate_text(str(self))
+
+    def having(self, turn: Turn) -> "Excerpt":
+        """With this one, too."""
+        return replace(self, turns=tuple(sorted((*self.turns, turn), key=lambda one: one.number)))
+
+
+def turns_of(found: Sequence[Recalled]) -> tuple[Turn, ...]:
+    """The turns of the passages that were found, best first, each once."""
+    turns: dict[object, Turn] = {}
+    for recalled in found:
+        for turn in recalled.passage.turns:
+            turns.setdefault(turn.place, replace(turn, score=recalled.score))
+    return tuple(turns.values())
+
+
+def excerpts(turns: Sequence[Turn], likeness: Sequence[float], tokens: int) -> tuple[Excerpt, ...]:
+    """The best of these turns, by source, that together have at most so many tokens; the best source first.
+
+    `likeness` says of each how alike its words are to what is looked for, 0 where they are not. What says nothing that
+    a better one does not is left out: nearly the same words, and no other figure.
+    """
+    chosen: dict[object, Excerpt] = {}
+    said: list[_Words] = []
+    room = tokens
+    for turn in _by_worth(turns, likeness):
+        if estimate_text(turn.said) > room or (words := _Words.of(turn.said)).adds_nothing_to(said):
+            continue
+        before = chosen.get(turn.passage.source)
+        longer = before.having(turn) if before else Excerpt((turn,))
+        cost = longer.tokens - (before.tokens if before else 0)
+        if cost <= room:
+            room -= cost
+            chosen[turn.passage.source] = longer
+            said.append(words)
+    return tuple(chosen.values())
+
+
+def _by_worth(turns: Sequence[Turn], likeness: Sequence[float]) -> list[Turn]:
+    """Best first: by passage, by own words and by the question before it, with a share for how late it was said."""
+    best = max((turn.score for turn in turns), default=0.0) or 1.0
+    said = sorted(turns, key=lambda turn: (turn.passage.created, turn.place))
+    late = {turn.place: RECENCY_SHARE * number / max(1, len(said) - 1) for number, turn in enumerate(said)}
+    own = [*zip(turns, likeness, strict=True)]
+    answering = {(turn.passage.source, turn.number + 1): ANSWERING * alike for turn, alike in own if turn.asks}
+    worth = {
+        turn.place: turn.score / best + LIKENESS * (alike + answering.get(turn.place, 0.0)) + late[turn.place]
+        for turn, alike in own
+    }
+    return sorted(turns, key=lambda turn: (-worth[turn.place], turn.place))
+
+
+@dataclass(frozen=True)
+class _Words:
+    text: str
+    shingles: frozenset[tuple[str, ...]]
+    figures: frozenset[str]
+
+    @classmethod
+    def of(cls, text: str) -> "_Words":
+        words: list[str] = _WORD.findall(text.casefold())
+        shingles = zip(*(words[start:] for start in range(SHINGLE_WORDS)), strict=False)
+        figures = frozenset(word for word in words if any(map(str.isdigit, word)))
+        return cls(text, frozenset(shingles) or frozenset([tuple(words)]), figures)
+
+    def adds_nothing_to(self, said: Iterable["_Words"]) -> bool:
+        return any(self.text == one.text or self._are_in(one) for one in said)
+
+    def _are_in(self, better: "_Words") -> bool:
+        shared = len(self.shingles & better.shingles)
+        return shared >= SAME_SHARE * len(self.shingles) and self.figures <= better.figures
+
+
+def _joined(before: str, after: str) -> str:
+    """Both texts, and once what the second repeats of the first."""
+    ends, begins = before.split("\n"), after.split("\n")
+    repeated = next((some for some in range(min(len(ends), len(begins)), 0, -1) if ends[-some:] == begins[:some]), 0)
+    return "\n".join([*ends, *begins[repeated:]])
+
+
+LEAST_RELEVANCE = 0.3
+"""What is less is not shown to an agent that did not ask for it."""
+_CODE = proven(r"(?<![\w-])-*+(?:m\d++\b)?+(?=[\w-]*\d)([\w-]{3,})\b")
+"""With a digit in it, and no message's id."""
+
+
+class Scale(NamedTuple):
+    """Mean cosines of an embedder: 0 is where unrelated texts are, 1 where related ones are. Each has its own."""
+
+    unrelated: float
+    related: float
+
+    def relevance(self, cosine: float) -> float:
+        """From 0 to 1."""
+        return min(1.0, max(0.0, (cosine - self.unrelated) / (self.related - self.unrelated)))
+
+
+CALIBRATED: Mapping[str, Scale] = {
+    "wordllama-l2-supercat-256": Scale(unrelated=0.057, related=0.432),
+}
+"""By name of the embedder. Measured by `python -m benchmarks.memory relevance`: 1,144 pairs of a question and a passage
+that answers it, mean 0.432, and 337,728 of passages and questions on other subjects, mean 0.057. At 0.3 of this scale
+87 % of the first are shown, and 6 % of the second. An embedder that is not here is not filtered.
+"""
+
+
+def is_relevant(embedder: str, query: MemoryQuery, passage: Passage, vector: Sequence[float] | None) -> bool:
+    """Whether a passage with this vector is worth showing unasked. Vectors have length 1.
+
+    What has a figure or a code of the query in it is, whatever it is about: vectors know little of those. So is
+    everything that cannot be told.
+    """
+    scale = CALIBRATED.get(embedder)
+    if scale is None or query.dense is None or vector is None or _codes(query.text) & _codes(passage.said):
+        return True
+    cosine = sum(mine * its for mine, its in zip(query.dense, vector, strict=True))
+    return scale.relevance(cosine) >= LEAST_RELEVANCE
+
+
+def _codes(text: str) -> frozenset[str]:
+    return frozenset(_CODE.findall(text.casefold()))

@@ -1,0 +1,412 @@
+"""Passages on their way to the memory and out of it: written with their compaction, marked when it has them.
+
+Passages of documents: kept once for all tasks of a session that have the document, and as long as one of them has.
+
+A task's come under a run of their own. Its version says whether the task remembers; a forgotten one never does again.
+
+Passages of what tasks came to: kept under a run of their own, and replaced when a task ends once more.
+"""
+
+from collections.abc import Collection, Mapping, Sequence, Set
+from datetime import datetime
+from typing import NamedTuple
+
+from sqlalchemy import ColumnElement, Select, bindparam, false, func, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from waystation.kernel.patterns import proven
+from waystation.kernel.refs import TaskRef
+from waystation.kernel.scopes import OfTask, Reader
+from waystation.kernel.text import FORGOTTEN
+from waystation.memory.memory import Passage
+from waystation.memory.passages import DOCUMENTS_ID, RESULTS_ID, documents_run, passage_id, results_run
+from waystation.store.engine import (
+    StorePart,
+    add_missing,
+    add_once,
+    batches,
+    bodies,
+    of_task,
+    owned,
+    reading,
+    writing,
+)
+from waystation.store.schema import documents, passages, runs, tasks
+from waystation.store.seals import bound, proved
+
+_ID_PREFIX = proven(r"[0-9a-f]{8}[0-9a-f-]{0,28}")
+_WAITS = (passages.c.stored_at.is_(None), passages.c.gone_at.is_(None), passages.c.refused_at.is_(None))
+
+
+async def add_passages(connection: AsyncConnection, added: Sequence[Passage]) -> None:
+    """Let these passages wait."""
+    rows = [
+        {
+            "passage_id": passage.id,
+            "run_id": passage.run_id,
+            "task_id": passage.task_id,
+            "body": bound(passage.model_dump_json(), passage.id, passage.run_id),
+        }
+        for passage in added
+    ]
+    await add_missing(connection, passages, rows)
+
+
+async def take_passages_back(connection: AsyncConnection, run_id: str, gone: Set[str], now: datetime) -> None:
+    """Passages that begin or end with one of these messages count no more. The memory may have any of them."""
+    kept = select(passages.c.body).where(passages.c.run_id == run_id, passages.c.gone_at.is_(None))
+    found = [Passage.model_validate_json(body) for body in (await connection.execute(kept)).scalars()]
+    ids = sorted(passage.id for passage in found if gone & {passage.first_message, passage.last_message})
+    taken = update(passages).where(passages.c.passage_id == bindparam("gone_id")).values(gone_at=now, stored_at=now)
+    if ids:
+        await connection.execute(taken, [{"gone_id": passage_id} for passage_id in ids])
+
+
+def _of(reader: Reader) -> Select[str, str]:
+    """What passages of the reader say, with the proofs that they are."""
+    return (
+        select(passages.c.body, runs.c.proof).join(runs, runs.c.run_id == passages.c.run_id).where(owned(runs, reader))
+    )
+
+
+class SqlOutbox(StorePart):
+    """The port `Store`: passages on their way to memory, or out of it."""
+
+    @reading
+    async def waiting(self, connection: AsyncConnection, limit: int, run_id: str | None = None) -> tuple[Passage, ...]:
+        """The oldest first."""
+        oldest = select(passages.c.body).where(*_WAITS).order_by(passages.c.ordinal)
+        if run_id is not None:
+            oldest = oldest.where(passages.c.run_id == run_id)
+        found = (await connection.execute(oldest.limit(limit))).scalars().all()
+        return tuple(Passage.model_validate_json(body) for body in found)
+
+    @reading
+    async def count_waiting(self, connection: AsyncConnection, task_id: str | None = None) -> int:
+        """How many wait, of one task or of all."""
+        counted = select(func.count()).select_from(passages).where(*_WAITS)
+        if task_id is not None:
+            counted = counted.where(passages.c.task_id == task_id)
+        return (await connection.execute(counted)).scalar_one()
+
+    @reading
+    async def oldest_waiting(self, connection: AsyncConnection) -> datetime | None:
+        """When the passage was made that waits longest; None where none waits."""
+        oldest = select(passages.c.body).where(*_WAITS).order_by(passages.c.ordinal).limit(1)
+        body = (await connection.execute(oldest)).scalar_one_or_none()
+        return None if body is None else Passage.model_validate_json(body).created
+
+    @writing
+    async def stored(self, connection: AsyncConnection, passage_ids: Sequence[str]) -> None:
+        """These are in the memory now. Ids that do not wait are left as they are."""
+        if not passage_ids:
+            return
+        # In one order everywhere: two workers that empty the outbox must not wait for each other.
+        waits = (passages.c.passage_id == bindparam("stored_id"), passages.c.stored_at.is_(None))
+        marked = update(passages).where(*waits).values(stored_at=self._clock())
+        await connection.execute(marked, [{"stored_id": passage_id} for passage_id in sorted(passage_ids)])
+
+    @writing
+    async def put_aside(self, connection: AsyncConnection, passage_ids: Sequence[str]) -> None:
+        """Memory does not take these: they wait no more, and stay in the store."""
+        aside = update(passages).where(passages.c.passage_id == bindparam("refused_id"), passages.c.stored_at.is_(None))
+        if passage_ids:
+            refused = [{"refused_id": passage_id} for passage_id in sorted(passage_ids)]
+            await connection.execute(aside.values(refused_at=self._clock()), refused)
+
+    @reading
+    async def refused(self, connection: AsyncConnection, task_id: str | None = None) -> tuple[str, ...]:
+        """Ids of the passages that were put aside, of one task or of all."""
+        aside = (passages.c.refused_at.is_not(None), passages.c.stored_at.is_(None), passages.c.gone_at.is_(None))
+        found = select(passages.c.passage_id).where(*aside).order_by(passages.c.ordinal)
+        if task_id is not None:
+            found = found.where(passages.c.task_id == task_id)
+        return tuple((await connection.execute(found)).scalars())
+
+    @reading
+    async def taken_back(self, connection: AsyncConnection, limit: int) -> tuple[str, ...]:
+        """Ids of passages that count no more and may still be in the memory."""
+        still_there = select(passages.c.passage_id).where(
+            passages.c.gone_at.is_not(None), passages.c.stored_at.is_not(None)
+        )
+        return tuple((await connection.execute(still_there.limit(limit))).scalars())
+
+    @writing
+    async def forgotten(self, connection: AsyncConnection, passage_ids: Sequence[str]) -> None:
+        """The memory has these no more."""
+        gone = update(passages).where(passages.c.passage_id == bindparam("gone_id")).values(stored_at=None)
+        if passage_ids:
+            await connection.execute(gone, [{"gone_id": passage_id} for passage_id in sorted(passage_ids)])
+
+    @reading
+    async def passages_named(self, connection: AsyncConnection, prefix: str, reader: Reader) -> tuple[Passage, ...]:
+        """The reader's passages whose ids begin like this: eight hexadecimal digits or more."""
+        if not _ID_PREFIX.fullmatch(prefix):
+            return ()
+        # A range, since LIKE uses no index where the collation of the database is not plain.
+        begins = (passages.c.passage_id >= prefix, passages.c.passage_id < f"{prefix}g")
+        found = _of(reader).where(*begins, passages.c.gone_at.is_(None))
+        return tuple(Passage.model_validate_json(body) for body in await bodies(connection, found))
+
+    @reading
+    async def passage_ids(self, connection: AsyncConnection, *, refused: bool = False) -> frozenset[str]:
+        """Of all passages that count, of all tenants; those that were put aside only if they are asked for."""
+        counts = select(passages.c.passage_id).where(passages.c.gone_at.is_(None))
+        if not refused:
+            counts = counts.where(passages.c.refused_at.is_(None) | passages.c.stored_at.is_not(None))
+        return frozenset((await connection.execute(counts)).scalars())
+
+    @reading
+    async def gone_passage_ids(self, connection: AsyncConnection) -> frozenset[str]:
+        """Of all passages that count no more, of all tenants."""
+        gone = select(passages.c.passage_id).where(passages.c.gone_at.is_not(None))
+        return frozenset((await connection.execute(gone)).scalars())
+
+    @reading
+    async def count_stored(self, connection: AsyncConnection, reader: Reader) -> int:
+        """Of the reader's passages those that count and were written to memory: each is a point there."""
+        written = (passages.c.gone_at.is_(None), passages.c.stored_at.is_not(None))
+        found = select(runs.c.run_id, runs.c.proof, func.count().label("stored"))
+        found = found.join(passages, passages.c.run_id == runs.c.run_id).where(owned(runs, reader), *written)
+        rows = await connection.execute(found.group_by(runs.c.run_id, runs.c.proof))
+        return sum(row.stored for row in rows)
+
+    @reading
+    async def passages_with(
+        self, connection: AsyncConnection, passage_ids: Sequence[str], reader: Reader
+    ) -> tuple[Passage, ...]:
+        """Those of these, a few hundred at most, that count."""
+        counts = (passages.c.passage_id.in_(passage_ids), passages.c.gone_at.is_(None))
+        found = await bodies(connection, _of(reader).where(*counts))
+        return tuple(Passage.model_validate_json(body) for body in found)
+
+    @reading
+    async def passages_of(self, connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[Passage, ...]:
+        """All passages of a task, also those that memory has: what a search in memory can find of it."""
+        counts = (of_task(passages, task_id), passages.c.gone_at.is_(None))
+        kept = _of(reader).where(*counts).order_by(passages.c.ordinal)
+        return tuple(Passage.model_validate_json(body) for body in await bodies(connection, kept))
+
+
+LET_GO, REMEMBERING = -1, 1
+"""In the place of a version."""
+
+
+class _Owned(NamedTuple):
+    """A version of a document and whose it is."""
+
+    task_id: str
+    tenant: str
+    session: str
+    blob: str
+    name: str
+    """As handed in."""
+
+
+class SqlDocumentOutbox(StorePart):
+    """The port `Store`: passages of documents."""
+
+    @writing
+    async def begin_documents(self, connection: AsyncConnection, ref: TaskRef, shown: Mapping[str, str]) -> bool:
+        """Count the task among those that have its documents in memory; passages of versions that it has no more go to
+        another task of the session that still has them, or leave memory. Doing it again changes nothing.
+
+        `shown` is by name of a document the name that its passages bear. False: the task was forgotten. Raises
+        WrongStore.
+        """
+        self.require_own(ref.store_id)
+        if not await self._remembers(connection, ref.task_id):
+            return False
+        this = runs.c.run_id == documents_run(ref.task_id)
+        await connection.execute(update(runs).where(this).values(version=REMEMBERING))
+        now = {(shown.get(one.name, one.name), one.blob) for one in await _present(connection, ref)}
+        old = [
+            passage
+            for passage in await _kept(connection, [ref.task_id])
+            if (passage.document, passage.blob) not in now or passage.id != _id_of(passage, ref)
+        ]
+        named = {called: name for name, called in shown.items()}
+        wanted = {
+            _Owned(ref.task_id, ref.tenant, ref.session, one.blob, named[one.document])
+            for one in old
+            if one.document in named and one.blob not in {blob for _, blob in now}
+        }
+        handed = await _handed_on(connection, old, await _heirs(connection, wanted))
+        await self._gone(connection, [one.id for one in old if one.id not in handed])
+        return True
+
+    @writing
+    async def commit_document_passages(
+        self, connection: AsyncConnection, ref: TaskRef, passages: Sequence[Passage]
+    ) -> bool:
+        """Let these passages wait for memory, but for those of a version that was replaced meanwhile.
+
+        Those that are there are left as they are, whichever task brought them. False: the task was forgotten meanwhile,
+        and nothing is kept. Raises WrongStore.
+        """
+        self.require_own(ref.store_id)
+        if not await self._remembers(connection, ref.task_id):
+            return False
+        present = {one.blob for one in await _present(connection, ref)}
+        added = [passage for passage in passages if passage.blob in present]
+        await _revived(connection, added)
+        await add_passages(connection, added)
+        return True
+
+    async def _forget_documents(self, connection: AsyncConnection, task_ids: Sequence[str]) -> None:
+        """The passages of these tasks' documents go to other tasks of the session that have them, and are remembered;
+        what is left goes with its task.
+        """
+        await self._open(connection, task_ids)
+        forgotten = [documents_run(task_id) for task_id in task_ids]
+        await connection.execute(update(runs).where(runs.c.run_id.in_(forgotten)).values(version=LET_GO))
+        heirs = await _heirs(connection, await _owned(connection, tasks.c.task_id.in_(task_ids)))
+        await _handed_on(connection, await _kept(connection, task_ids), heirs)
+
+    async def _remembers(self, connection: AsyncConnection, task_id: str) -> bool:
+        """Whether it may; others wait until the transaction is over."""
+        await self._open(connection, [task_id])
+        locked = select(runs.c.version).where(runs.c.run_id == documents_run(task_id)).with_for_update()
+        return (await connection.execute(locked)).scalar_one() != LET_GO
+
+    async def _gone(self, connection: AsyncConnection, passage_ids: Sequence[str]) -> None:
+        """They are to leave memory. What they say stays, so that the originals in it are still forgotten with it."""
+        now = self._clock()
+        for batch in batches(passage_ids):
+            these = update(passages).where(passages.c.passage_id.in_(batch))
+            await connection.execute(these.values(gone_at=now, stored_at=now))
+
+    async def _open(self, connection: AsyncConnection, task_ids: Sequence[str]) -> None:
+        row = {"step_id": DOCUMENTS_ID, "role": "", "fence": 0, "version": 0, "opened_at": self._clock()}
+        whose = select(tasks.c.tenant, tasks.c.session, tasks.c.task_id, tasks.c.terms).where(
+            tasks.c.task_id.in_(task_ids)
+        )
+        known = {
+            one.task_id: OfTask(tenant=one.tenant, session=one.session, task_id=one.task_id).model_dump()
+            for one in (await connection.execute(whose)).all()
+        }
+        opened = [{**row, **known[one], "run_id": documents_run(one)} for one in task_ids if one in known]
+        await add_missing(connection, runs, [proved(runs, one) for one in opened])
+
+
+async def _revived(connection: AsyncConnection, again: Sequence[Passage]) -> None:
+    """What was forgotten with a task may be handed in again with another one."""
+    by_id = {passage.id: passage for passage in again}
+    for batch in batches(by_id):
+        gone = select(passages.c.passage_id).where(passages.c.passage_id.in_(batch), passages.c.gone_at.is_not(None))
+        rows = [
+            {
+                "revived": passage_id,
+                "run_id": by_id[passage_id].run_id,
+                "task_id": by_id[passage_id].task_id,
+                "body": bound(by_id[passage_id].model_dump_json(), passage_id, by_id[passage_id].run_id),
+            }
+            for passage_id in (await connection.execute(gone)).scalars()
+        ]
+        waits = update(passages).where(passages.c.passage_id == bindparam("revived"))
+        if rows:
+            await connection.execute(waits.values(stored_at=None, gone_at=None, refused_at=None), rows)
+
+
+def _id_of(passage: Passage, ref: TaskRef) -> str:
+    """Under which it would be made now: one that a person was erased from was made of another text."""
+    return passage_id(ref, passage.document, passage.blob, passage.place)
+
+
+async def _kept(connection: AsyncConnection, task_ids: Sequence[str]) -> Sequence[Passage]:
+    """The passages of their documents that count."""
+    theirs = passages.c.run_id.in_([documents_run(task_id) for task_id in task_ids])
+    kept = select(passages.c.body).where(theirs, passages.c.gone_at.is_(None), passages.c.body != "")
+    return [Passage.model_validate_json(body) for body in (await connection.execute(kept)).scalars()]
+
+
+async def _handed_on(
+    connection: AsyncConnection, found: Sequence[Passage], heirs: Mapping[tuple[str, str], str]
+) -> frozenset[str]:
+    """Those of them that have an heir, by task and content, are that task's; their ids."""
+    rows = [
+        {
+            "inherited": passage.id,
+            "task_id": heir,
+            "run_id": documents_run(heir),
+            "body": bound(_handed(passage, heir).model_dump_json(), passage.id, documents_run(heir)),
+        }
+        for passage in found
+        if (heir := heirs.get((passage.task_id, passage.blob)))
+    ]
+    # Memory gets them again, under the same ids: whoever searches in the heir's passages alone finds them, too.
+    handed = update(passages).where(passages.c.passage_id == bindparam("inherited"))
+    if rows:
+        await connection.execute(handed.values(stored_at=None), rows)
+    return frozenset(row["inherited"] for row in rows)
+
+
+def _handed(passage: Passage, heir: str) -> Passage:
+    return passage.replace(task_id=heir, run_id=documents_run(heir))
+
+
+async def _present(connection: AsyncConnection, ref: TaskRef) -> Sequence[_Owned]:
+    """What the task has of documents now."""
+    return await _owned(connection, tasks.c.task_id == ref.task_id, documents.c.removed == false())
+
+
+async def _owned(connection: AsyncConnection, *where: ColumnElement[bool]) -> Sequence[_Owned]:
+    """The documents of tasks, with as many conditions as are given."""
+    columns = (tasks.c.task_id, tasks.c.tenant, tasks.c.session, documents.c.blob, documents.c.name)
+    joined = select(*columns).join(documents, documents.c.task_id == tasks.c.task_id).where(*where)
+    return [_Owned(*row) for row in (await connection.execute(joined)).all()]
+
+
+async def _heirs(connection: AsyncConnection, wanted: Collection[_Owned]) -> Mapping[tuple[str, str], str]:
+    """By task and content, another task of its session that remembers the document under the same name."""
+    remembering = (
+        runs.c.step_id == DOCUMENTS_ID,
+        runs.c.version > 0,
+        tasks.c.session.in_({one.session for one in wanted}),
+    )
+    # Locked, so that none of them is forgotten before it has what it inherits.
+    locked = select(runs.c.task_id).join(tasks, tasks.c.task_id == runs.c.task_id).where(*remembering)
+    ids = (await connection.execute(locked.order_by(runs.c.run_id).with_for_update(of=runs))).scalars().all()
+    others = await _owned(connection, tasks.c.task_id.in_(ids), documents.c.removed == false()) if ids else ()
+    remembered = {one[1:]: one.task_id for one in others}
+    found = {(one.task_id, one.blob): remembered.get(one[1:]) for one in wanted}
+    return {place: heir for place, heir in found.items() if heir}
+
+
+class SqlResultOutbox(StorePart):
+    """The port `Store`: passages of reports and findings."""
+
+    @writing
+    async def commit_results(self, connection: AsyncConnection, ref: TaskRef, results: Sequence[Passage]) -> None:
+        """Let these passages wait for memory, and those of an earlier end of the task leave it.
+
+        The same passages twice change nothing; of a forgotten task nothing is kept. Raises WrongStore.
+        """
+        self.require_own(ref.store_id)
+        title = select(tasks.c.title).where(tasks.c.task_id == ref.task_id).with_for_update()
+        if (await connection.execute(title)).scalar_one_or_none() in {None, FORGOTTEN}:
+            return
+        run = {
+            "run_id": results_run(ref.task_id),
+            "task_id": ref.task_id,
+            "step_id": RESULTS_ID,
+            "tenant": ref.tenant,
+            "session": ref.session,
+        }
+        opened = {**run, "role": "", "fence": 0, "version": 0, "opened_at": self._clock()}
+        await add_once(connection, runs, proved(runs, opened))
+        await _replace(connection, run["run_id"], frozenset(one.id for one in results), self._clock())
+        await add_passages(connection, results)
+
+
+async def _replace(connection: AsyncConnection, run_id: str, kept: frozenset[str], now: datetime) -> None:
+    """Of the run's passages those that are not kept count no more; those that had gone, and are kept, wait again."""
+    known = select(passages.c.passage_id, passages.c.gone_at).where(passages.c.run_id == run_id)
+    gone = {row.passage_id: row.gone_at for row in await connection.execute(known)}
+    past = [{"which": one} for one, at in gone.items() if one not in kept and at is None]
+    back = [{"which": one} for one, at in gone.items() if one in kept and at is not None]
+    changed = update(passages).where(passages.c.passage_id == bindparam("which"))
+    if past:
+        await connection.execute(changed.values(gone_at=now, stored_at=now), past)
+    if back:
+        await connection.execute(changed.values(gone_at=None, stored_at=None, refused_at=None), back)

@@ -1,0 +1,442 @@
+"""Memory in Qdrant's engine inside this process: one directory, opened by one process at a time.
+
+The engine only marks what it deletes, and never cuts its log: so a shard is written anew beside itself. Its optimiser
+holds Python's lock for as long as it works, so it is run in a process of its own.
+
+The folder of the embedded memory: a shard of the engine, and beside it what it was made with.
+
+    embedder.json    which embedder, and which shard counts
+    shard…           one; while a memory is made or written anew, two
+
+That file is replaced in one step, so that a crash at any time leaves a memory that is whole.
+"""
+
+import asyncio
+import logging
+import os
+import shutil
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Self, TypeVar
+
+import qdrant_edge as qe
+from pydantic import ValidationError
+
+from waystation.kernel.errors import MemoryUnavailable, PassagesRefused
+from waystation.kernel.files import close_to_others, own_folder
+from waystation.memory.memory import CANDIDATES, EmbeddedPassage, MemoryQuery, Recalled
+from waystation.memory.qdrant.points import (
+    CREATED,
+    DOCUMENT,
+    KEYWORDS,
+    MEANING,
+    WORDS,
+    Embedding,
+    MadeWith,
+    WordVectors,
+    fused,
+    made_beside,
+    recalled,
+)
+from waystation.security.children import environment, python
+
+FIRST = "shard"
+_RECORD = "embedder.json"
+
+
+def open_shard(path: Path, embedding: Embedding) -> qe.EdgeShard:
+    """The shard that counts, made with its folder where there is none. Raises OtherEmbedder."""
+    if not path.exists():
+        _create_folder(path, embedding)
+    close_to_others(path)
+    made = made_with(path)
+    made.check(embedding, f"the memory in {path}")
+    shard = load(path / (made.kept_in or FIRST))
+    try:  # files that are damaged can be opened all the same: then what is read of them raises
+        shard.scroll(qe.ScrollRequest(limit=1, with_payload=True, with_vector=True))
+    except BaseException:
+        shard.close()
+        raise
+    return shard
+
+
+def open_draft(path: Path, embedding: Embedding, *, anew: bool) -> tuple[qe.EdgeShard, MadeWith]:
+    """The shard that is to count, and what is to be written down of it.
+
+    The shard that counts, where it was made with this embedding and need not be made anew. Else one beside it, as a
+    run before this has left it, or new.
+    """
+    if not path.exists():
+        _create_folder(path, embedding)
+    made = _readable(path) if anew else made_with(path)
+    if made is not None and made.embedding == embedding and not anew:
+        return open_shard(path, embedding), made
+    draft = made_beside(made, embedding, FIRST)
+    place = path / (draft.kept_in or FIRST)
+    if not place.exists():
+        aside = path / f".{uuid.uuid4().hex}"
+        create_shard(aside, embedding)
+        aside.rename(place)
+    return load(place), draft
+
+
+def new_place(path: Path) -> Path:
+    """Where a shard can be made beside the one that counts."""
+    return path / f"{FIRST}-{uuid.uuid4().hex}"
+
+
+def publish(path: Path, made: MadeWith) -> None:
+    """The shard that it names counts from now on; every other one goes. May be done again."""
+    record = path / f".{_RECORD}"
+    record.write_text(made.model_dump_json())
+    record.replace(path / _RECORD)
+    for entry in path.iterdir():
+        if entry.name not in {_RECORD, made.kept_in or FIRST}:
+            shutil.rmtree(entry)
+
+
+def create_shard(place: Path, embedding: Embedding) -> None:
+    """One without points."""
+    vectors = (
+        {} if embedding.dimension is None else {MEANING: qe.EdgeVectorParams(embedding.dimension, qe.Distance.Cosine)}
+    )
+    sparse = {WORDS: qe.EdgeSparseVectorParams(modifier=qe.Modifier.Idf)}
+    shard = qe.EdgeShard.create(str(place), qe.EdgeConfig(vectors=vectors, sparse_vectors=sparse))
+    _index(shard)
+    shard.close()
+
+
+def load(place: Path) -> qe.EdgeShard:
+    """The shard in this folder, open."""
+    shard = qe.EdgeShard.load(str(place))
+    _index(shard)
+    return shard
+
+
+def made_with(path: Path) -> MadeWith:
+    """What the memory in this folder was made with. Raises OSError, ValidationError."""
+    return MadeWith.model_validate_json((path / _RECORD).read_bytes())
+
+
+def _readable(path: Path) -> MadeWith | None:
+    with suppress(OSError, ValidationError):
+        return made_with(path)
+    return None
+
+
+def _create_folder(path: Path, embedding: Embedding) -> None:
+    """Made aside and then renamed, so that a crash leaves no half of it, and of two processes one is first."""
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    own_folder(draft)
+    create_shard(draft / FIRST, embedding)
+    (draft / _RECORD).write_text(MadeWith(**embedding.model_dump()).model_dump_json())
+    try:
+        draft.rename(path)
+    except OSError:
+        shutil.rmtree(draft)
+        if not path.exists():
+            raise
+
+
+def _index(shard: qe.EdgeShard) -> None:
+    """By everything that queries filter by, as far as it is not indexed yet."""
+    keywords = {field: qe.KeywordIndexParams(is_tenant=field == KEYWORDS[0]) for field in KEYWORDS}
+    there = shard.info().payload_schema
+    for field, index in {**keywords, CREATED: qe.DatetimeIndexParams()}.items():
+        if field not in there:
+            shard.update(qe.UpdateOperation.create_field_index(field, index))
+
+
+_PAGE_POINTS = 1_000
+"""Read at once."""
+OPTIMISER = "waystation.memory.qdrant.optimiser"
+
+_logger = logging.getLogger(__name__)
+
+
+def copy(shard: qe.EdgeShard, place: Path, embedding: Embedding) -> int:
+    """Write the shard's points into a new one in this folder; how many. Points may come and go meanwhile."""
+    create_shard(place, embedding)
+    fresh = load(place)
+    try:
+        count = sum(_copied(shard, fresh))
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
+    finally:
+        fresh.close()
+    return count
+
+
+def _copied(shard: qe.EdgeShard, fresh: qe.EdgeShard) -> Iterator[int]:
+    """How many points each page had."""
+    start: qe.PointId | None = None
+    while True:
+        page = qe.ScrollRequest(offset=start, limit=_PAGE_POINTS, with_payload=True, with_vector=True)
+        records, start = shard.scroll(page)
+        points = [qe.Point(record.id, record.vector or {}, record.payload) for record in records]
+        fresh.update(qe.UpdateOperation.upsert_points(points))
+        yield len(points)
+        if start is None:
+            return
+
+
+async def optimise(place: Path) -> None:
+    """Have the index of the shard in this folder made, which nobody has open.
+
+    Without it a search looks at every point: where it cannot be made, that is no reason to give the shard up.
+    """
+    child = await asyncio.create_subprocess_exec(
+        *python(OPTIMISER, str(os.getpid()), str(place)),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+        env=environment(),
+    )
+    try:
+        if code := await child.wait():
+            _logger.warning("the index of the memory was not made (exit code %s): searches take longer", code)
+    except asyncio.CancelledError:
+        child.kill()
+        await child.wait()
+        raise
+
+
+NOT_INDEXED = 20_000
+"""So many points, and half as many as there are in the index, are searched one by one before they come into it."""
+_T = TypeVar("_T")
+
+
+class QdrantEdgePoints:
+    """Implements the port `PassagePoints` over a shard."""
+
+    def __init__(self, shard: qe.EdgeShard, path: Path, embedding: Embedding) -> None:
+        self._shard, self._path, self._embedding = shard, path, embedding
+        self._words = WordVectors()
+
+    async def upsert(self, passages: Sequence[EmbeddedPassage]) -> None:
+        """Write points; the same passage id twice is one point. Raises PassagesRefused: the engine does not say why."""
+        if passages:
+            try:
+                await _in_thread(lambda: self._upsert(passages), f"store {len(passages)} passages")
+            except MemoryUnavailable as failed:
+                raise PassagesRefused(str(failed)) from None
+
+    async def delete(self, passage_ids: Sequence[str]) -> None:
+        """Take points away; an id that is not there changes nothing. Raises MemoryUnavailable."""
+        if passage_ids:
+            points: list[qe.PointId] = [uuid.UUID(passage_id) for passage_id in passage_ids]
+            deletion = qe.UpdateOperation.delete_points(points)
+            await _in_thread(lambda: self._update(deletion), f"delete {len(points)} passages")
+
+    async def search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
+        """The best passages that the query admits, scored from 0 to 1. Raises MemoryUnavailable."""
+        return await _in_thread(lambda: self._search(query), "search in memory", lambda error: _kind(error) + _ANEW)
+
+    async def count(self, tenant: str) -> int:
+        """Points of a tenant. Raises MemoryUnavailable."""
+        request = qe.CountRequest(filter=_of_tenant(tenant))
+        return await _in_thread(lambda: self._shard.count(request), "count the passages in memory")
+
+    async def aclose(self) -> None:
+        """Flush and close. What was written is safe without it, too."""
+        await _in_thread(self._close, "close the memory")
+
+    def _close(self) -> None:
+        self._shard.close()
+
+    def _upsert(self, passages: Sequence[EmbeddedPassage]) -> None:
+        self._update(qe.UpdateOperation.upsert_points([self._point(passage) for passage in passages]))
+
+    def _update(self, operation: qe.UpdateOperation) -> None:
+        self._shard.update(operation)
+
+    def _point(self, embedded: EmbeddedPassage) -> qe.Point:
+        passage = embedded.passage
+        vectors: dict[str, qe.NamedVector] = {WORDS: self._words.of_passage(passage.indexed)}
+        if embedded.dense is not None:
+            vectors[MEANING] = list(embedded.dense)
+        return qe.Point(uuid.UUID(passage.id), vectors, passage.model_dump(mode="json"))
+
+    def _search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
+        where = _admitted(query)
+        nearest: list[qe.Query] = []
+        if (words := self._words.of_query(query.text)).indices:
+            nearest.append(qe.Query.Nearest(words, WORDS))
+        if query.dense is not None:
+            nearest.append(qe.Query.Nearest(list(query.dense), MEANING))
+        limit = max(CANDIDATES, query.limit)
+        sides = [self._shard.query(qe.QueryRequest(limit, query=one, filter=where)) for one in nearest]
+        scores = fused(sides, limit)
+        return recalled(self._shard.retrieve([*scores][: query.limit], True, False), scores)
+
+
+class QdrantEdgeMemory(QdrantEdgePoints):
+    """Implements the port `Memory`. Made by `open`.
+
+    It is written anew where that is asked for, and as it grows. Meanwhile it can be searched and written as ever.
+    """
+
+    def __init__(self, shard: qe.EdgeShard, path: Path, embedding: Embedding) -> None:
+        super().__init__(shard, path, embedding)
+        self._writing = threading.Lock()
+        """Held by the thread that writes, which goes on when nobody waits for it any longer."""
+        self._renewing = asyncio.Lock()
+        self._since: list[qe.UpdateOperation] | None = None
+        """What was written since the shard is being written anew."""
+        self._indexed = made_with(path).indexed
+        self._growing: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, path: Path, embedder_name: str, dimension: int | None) -> Self:
+        """Open the memory in the directory `path`, or create it there for this embedder.
+
+        Raises:
+            MemoryUnavailable: it is open already, here or in another process; it cannot be read.
+            OtherEmbedder: it was made with another one.
+        """
+        embedding = Embedding(embedder=embedder_name, dimension=dimension)
+        opening = _in_thread(lambda: open_shard(path, embedding), f"open the memory in {path}", _why_not_open)
+        return cls(await opening, path, embedding)
+
+    async def upsert(self, passages: Sequence[EmbeddedPassage]) -> None:
+        """As above. Where much was added, the index is made anew beside the work."""
+        await super().upsert(passages)
+        if self._growing is None or self._growing.done():
+            points = await _in_thread(lambda: self._shard.info().points_count, "count the passages in memory")
+            if points - self._indexed >= max(NOT_INDEXED, self._indexed // 2):
+                self._growing = asyncio.create_task(self._grow(points))
+
+    async def purge(self) -> None:
+        """Write all of it anew: what was deleted lies in no file afterwards. Raises MemoryUnavailable."""
+        async with self._renewing:
+            place = new_place(self._path)
+            try:
+                count = await _in_thread(lambda: self._copy(place), "write the memory anew")
+                await optimise(place)
+                await _in_thread(lambda: self._go_on_in(place, count), "go on in the memory that was written anew")
+            finally:
+                self._since = None
+
+    async def aclose(self) -> None:
+        """Flush and close. What was written is safe without it, too."""
+        if self._growing is not None:
+            self._growing.cancel()
+            await asyncio.wait([self._growing])
+        await super().aclose()
+
+    async def _grow(self, points: int) -> None:
+        try:
+            await self.purge()
+        except MemoryUnavailable as failed:
+            _logger.warning("the index of the memory was not made: %s", failed)
+            self._indexed = points  # another attempt at once would fail, too
+
+    def _update(self, operation: qe.UpdateOperation) -> None:
+        with self._writing:
+            super()._update(operation)
+            if self._since is not None:
+                self._since.append(operation)
+
+    def _close(self) -> None:
+        with self._writing:
+            super()._close()
+
+    def _copy(self, place: Path) -> int:
+        with self._writing:
+            self._since = []
+        return copy(self._shard, place, self._embedding)
+
+    def _go_on_in(self, place: Path, count: int) -> None:
+        with self._writing:
+            fresh = load(place)
+            for operation in self._since or ():
+                fresh.update(operation)
+            made = made_with(self._path).replace(kept_in=place.name, indexed=count)
+            publish(self._path, made)
+            # Not closed: a search may be at work in it. It goes with the last of them, and its files are gone.
+            self._shard, self._indexed = fresh, count
+
+
+class QdrantEdgeDraft(QdrantEdgePoints):
+    """Implements the port `MemoryDraft`. Made by `open_beside`."""
+
+    def __init__(self, shard: qe.EdgeShard, path: Path, made: MadeWith) -> None:
+        super().__init__(shard, path, made.embedding)
+        self._made = made
+
+    @classmethod
+    async def open_beside(cls, path: Path, embedder_name: str, dimension: int | None, *, anew: bool = False) -> Self:
+        """The memory that is to take the place of the one in `path`, as far as it is. Raises MemoryUnavailable.
+
+        `anew`: also where this embedder made the one in `path`, which may be damaged.
+        """
+        embedding = Embedding(embedder=embedder_name, dimension=dimension)
+        opening = _in_thread(
+            lambda: open_draft(path, embedding, anew=anew), f"open the memory in {path}", _why_not_open
+        )
+        shard, made = await opening
+        return cls(shard, path, made)
+
+    async def ids(self) -> frozenset[str]:
+        """Of all points, of all tenants. Raises MemoryUnavailable."""
+        return await _in_thread(lambda: frozenset(self._ids()), "list the passages in memory")
+
+    async def publish(self) -> None:
+        """It is the memory from now on, and what was there before is gone. Raises MemoryUnavailable."""
+        publishing = _in_thread(lambda: publish(self._path, self._made), f"replace the memory {self._path}")
+        await publishing
+
+    def _ids(self) -> Iterator[str]:
+        start: qe.PointId | None = None
+        while True:
+            request = qe.ScrollRequest(offset=start, limit=_PAGE_POINTS, with_payload=False, with_vector=False)
+            records, start = self._shard.scroll(request)
+            yield from (str(record.id) for record in records)
+            if start is None:
+                return
+
+
+def _admitted(query: MemoryQuery) -> qe.Filter:
+    must = [qe.FieldCondition(key, match=qe.MatchAny([*values])) for key, values in query.only.items()]
+    if query.since is not None or query.until is not None:
+        since, until = (None if time is None else time.isoformat() for time in (query.since, query.until))
+        must.append(qe.FieldCondition(CREATED, range=qe.RangeDateTime(gte=since, lt=until)))
+    without = [qe.FieldCondition(DOCUMENT, match=qe.MatchAny([*query.without]))] if query.without else []
+    return qe.Filter(must=[*must], must_not=[*without])
+
+
+def _of_tenant(tenant: str) -> qe.Filter:
+    return qe.Filter(must=[qe.FieldCondition(KEYWORDS[0], match=qe.MatchValue(tenant))])
+
+
+def _kind(error: BaseException) -> str:
+    """Not its message: that may quote a payload."""
+    return "a passage in it cannot be read" if isinstance(error, ValidationError) else type(error).__name__
+
+
+_ANEW = "; if its files are damaged, `waystation memory reindex --anew` makes it again from what the store has"
+
+
+def _why_not_open(error: BaseException) -> str:
+    if "WouldBlock" in str(error):
+        return "it is already open, here or in another process"
+    reason = f"{_RECORD} cannot be read" if isinstance(error, ValidationError) else str(error).partition("\n")[0]
+    return reason.rpartition("error: ")[2] + _ANEW  # the engine says around it what it did
+
+
+async def _in_thread(work: Callable[[], _T], purpose: str, reason: Callable[[BaseException], str] = _kind) -> _T:
+    """The engine raises bare exceptions, so any of them means that memory cannot be used now."""
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    # Also when nobody waits any longer: asyncio would log an exception that nobody looked at, with its message.
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    await asyncio.wait({task})
+    error = task.exception()
+    if isinstance(error, MemoryUnavailable):
+        raise error
+    if error is not None:
+        raise MemoryUnavailable(f"cannot {purpose}: {reason(error)}") from None
+    return task.result()

@@ -1,0 +1,263 @@
+"""Memory on a Qdrant server or cluster, which any number of worker processes share.
+
+How long a call to the server may take: a time limit for each try, and a few tries where waiting may help.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Self, TypeVar
+
+from qdrant_client import AsyncQdrantClient, models
+from qdrant_client.conversions.common_types import PointId
+
+from waystation.kernel.errors import MemoryUnavailable, PassagesRefused
+from waystation.kernel.value import Value
+from waystation.memory.memory import CANDIDATES, EmbeddedPassage, MemoryQuery, Recalled
+from waystation.memory.qdrant.collection import (
+    CLIENT_ERRORS,
+    QdrantServer,
+    Trouble,
+    ensure_collection,
+    ensure_draft,
+    failure_of,
+    publish_draft,
+)
+from waystation.memory.qdrant.points import (
+    CREATED,
+    DOCUMENT,
+    KEYWORDS,
+    MEANING,
+    WORDS,
+    Embedding,
+    WordVectors,
+    fused,
+    recalled,
+)
+
+LONGEST_WAIT_S = 2.0
+"""A server that asks for more is given up: what could not be written waits in the outbox."""
+_T = TypeVar("_T")
+
+
+class ServerPatience(Value):
+    """At most 19 seconds in all as it stands, which is less than the heartbeat time-out of an activity."""
+
+    timeout_s: float = 5.0
+    pauses_s: tuple[float, ...] = (0.25, 1.0)
+    """Between tries, on average; one try more than pauses."""
+
+
+_PATIENCE = ServerPatience()
+
+
+async def patiently(work: Callable[[], Awaitable[_T]], purpose: str, server: str, patience: ServerPatience) -> _T:
+    """What `work` gives, which must be harmless to repeat.
+
+    Raises:
+        MemoryUnavailable: it could not be done; the message says so by `purpose`, `server` and the kind of failure.
+        PassagesRefused: the server does not take what it was sent.
+    """
+    pauses = iter(patience.pauses_s)
+    while True:
+        try:
+            async with asyncio.timeout(patience.timeout_s):
+                return await work()
+        except CLIENT_ERRORS as error:
+            failure = failure_of(error)
+        pause_s = next(pauses, None)
+        if pause_s is None or not failure.trouble.passes or failure.wait_s > LONGEST_WAIT_S:
+            # Out here the client's error, which may quote a payload, is no context of ours.
+            refused = failure.trouble is Trouble.UNFIT
+            raise (PassagesRefused if refused else MemoryUnavailable)(f"cannot {purpose}: {server} {failure}")
+        await asyncio.sleep(max(failure.wait_s, pause_s * random.uniform(0.5, 1.5)))
+
+
+BATCH_POINTS = 100
+BATCH_BYTES = 2_000_000
+"""Of JSON. A server takes 32 MB by default; this much goes over a slow line within the time limit."""
+_PAGE_POINTS = 10_000
+"""Whose ids are read at once."""
+
+
+class QdrantServerPoints:
+    """Implements the port `PassagePoints`. Made by `open`.
+
+    The collection is set up at the first use, and again after a failure: a server that is down stops no worker.
+    """
+
+    def __init__(
+        self,
+        client: AsyncQdrantClient,
+        server: QdrantServer,
+        embedding: Embedding,
+        patience: ServerPatience = _PATIENCE,
+    ) -> None:
+        self._client = client
+        self._server = server
+        self._embedding = embedding
+        self._patience = patience
+        self._words = WordVectors()
+        self._collection: str | None = None
+        """Once it is set up."""
+
+    @classmethod
+    def open(
+        cls, server: QdrantServer, embedder_name: str, dimension: int | None, patience: ServerPatience = _PATIENCE
+    ) -> Self:
+        """Memory on this server. No request is made yet.
+
+        Raises:
+            BadInput: the server's address cannot be one.
+        """
+        embedding = Embedding(embedder=embedder_name, dimension=dimension)
+        return cls(server.client(patience.timeout_s), server, embedding, patience)
+
+    async def upsert(self, passages: Sequence[EmbeddedPassage]) -> None:
+        """Write points; the same passage id twice is one point. Raises MemoryUnavailable, PassagesRefused."""
+        points = await asyncio.to_thread(lambda: [self._point(passage) for passage in passages])
+        for batch in point_batches(points):
+            await self._done(lambda into, batch=batch: self._write(into, batch), f"store {len(passages)} passages")
+
+    async def delete(self, passage_ids: Sequence[str]) -> None:
+        """Take points away; an id that is not there changes nothing. Raises MemoryUnavailable."""
+        if passage_ids:
+            await self._done(lambda of: self._delete(of, passage_ids), f"delete {len(passage_ids)} passages")
+
+    async def search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
+        """The best passages that the query admits, scored from 0 to 1. Raises MemoryUnavailable."""
+        return await self._done(lambda of: self._search(of, query), "search in memory")
+
+    async def count(self, tenant: str) -> int:
+        """Points of a tenant. Raises MemoryUnavailable."""
+        return await self._done(lambda of: self._count(of, tenant), "count the passages in memory")
+
+    async def check(self) -> None:
+        """Look whether it can be used. Raises OtherEmbedder; MemoryUnavailable, which may pass."""
+        await self._done(self._client.collection_exists, "look at the memory")
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def _done(self, work: Callable[[str], Awaitable[_T]], purpose: str) -> _T:
+        return await patiently(lambda: self._on_collection(work), purpose, self._server.name, self._patience)
+
+    async def _on_collection(self, work: Callable[[str], Awaitable[_T]]) -> _T:
+        """First uses at once set up at once, which is harmless; waiting for each other would add up their waits."""
+        try:
+            collection = self._collection = self._collection or await self._set_up()
+            return await work(collection)
+        except CLIENT_ERRORS:
+            self._collection = None
+            raise
+
+    async def _set_up(self) -> str:
+        return await ensure_collection(self._client, self._server, self._embedding)
+
+    async def _write(self, collection: str, points: list[models.PointStruct]) -> None:
+        await self._client.upsert(collection, points, wait=True)
+
+    async def _delete(self, collection: str, passage_ids: Sequence[str]) -> None:
+        points = models.PointIdsList(points=list(passage_ids))
+        await self._client.delete(collection, points, wait=True)
+
+    async def _search(self, collection: str, query: MemoryQuery) -> tuple[Recalled, ...]:
+        nearest: dict[str, models.SparseVector | list[float]] = {}
+        if (words := self._words.of_query(query.text)).indices:
+            nearest[WORDS] = models.SparseVector(indices=words.indices, values=words.values)
+        if query.dense is not None:
+            nearest[MEANING] = list(query.dense)
+        if not nearest:
+            return ()
+        where, limit = _admitted(query), max(CANDIDATES, query.limit)
+        asked = [
+            models.QueryRequest(query=vector, using=side, filter=where, limit=limit) for side, vector in nearest.items()
+        ]
+        answers = await self._client.query_batch_points(collection, asked)
+        scores = fused([answer.points for answer in answers], limit)
+        best = [*scores][: query.limit]
+        return recalled(await self._client.retrieve(collection, best) if best else [], scores)
+
+    async def _count(self, collection: str, tenant: str) -> int:
+        counted = await self._client.count(collection, count_filter=_of_tenant(tenant), exact=True)
+        return counted.count
+
+    def _point(self, embedded: EmbeddedPassage) -> models.PointStruct:
+        passage = embedded.passage
+        vectors: dict[str, models.Vector] = {}
+        if (words := self._words.of_passage(passage.indexed)).indices:
+            vectors[WORDS] = models.SparseVector(indices=words.indices, values=words.values)
+        if embedded.dense is not None:
+            vectors[MEANING] = list(embedded.dense)
+        return models.PointStruct(id=passage.id, vector=vectors, payload=passage.model_dump(mode="json"))
+
+
+class QdrantServerMemory(QdrantServerPoints):
+    """Implements the port `Memory`."""
+
+    async def purge(self) -> None:
+        """Nothing: the server's own optimiser writes segments anew, when enough of their points were deleted."""
+
+
+class QdrantServerDraft(QdrantServerPoints):
+    """Implements the port `MemoryDraft`, beside the collection that workers use."""
+
+    anew = False
+    """Also where this embedder made that collection."""
+    _draft: str | None = None
+    """Once it is known: when it is the memory, another one would be beside it."""
+
+    async def ids(self) -> frozenset[str]:
+        """Of all points, of all tenants. Raises MemoryUnavailable."""
+        found: set[str] = set()
+        start: PointId | None = None
+        while True:
+            page, start = await self._done(lambda of, start=start: self._page(of, start), "list the passages in memory")
+            found.update(page)
+            if start is None:
+                return frozenset(found)
+
+    async def publish(self) -> None:
+        """It is the memory from now on, and what was there before is gone. Raises MemoryUnavailable."""
+        place = self._server.collection
+        await self._done(lambda of: publish_draft(self._client, place, of, self._embedding), "replace the memory")
+
+    async def _set_up(self) -> str:
+        if self._draft is None:
+            self._draft = await ensure_draft(self._client, self._server, self._embedding, anew=self.anew)
+        return self._draft
+
+    async def _page(self, collection: str, start: PointId | None) -> tuple[list[str], PointId | None]:
+        records, following = await self._client.scroll(
+            collection, offset=start, limit=_PAGE_POINTS, with_payload=False, with_vectors=False
+        )
+        return [str(record.id) for record in records], following
+
+
+def point_batches(points: Sequence[models.PointStruct]) -> Iterator[list[models.PointStruct]]:
+    """The points in order, in batches within BATCH_POINTS and BATCH_BYTES; one that is larger goes alone."""
+    batch: list[models.PointStruct] = []
+    room = BATCH_BYTES
+    for point in points:
+        size = len(point.model_dump_json())
+        if batch and (size > room or len(batch) == BATCH_POINTS):
+            yield batch
+            batch, room = [], BATCH_BYTES
+        batch.append(point)
+        room -= size
+    if batch:
+        yield batch
+
+
+def _admitted(query: MemoryQuery) -> models.Filter:
+    must = [models.FieldCondition(key=key, match=models.MatchAny(any=[*values])) for key, values in query.only.items()]
+    if query.since is not None or query.until is not None:
+        times = models.DatetimeRange(gte=query.since, lt=query.until)
+        must.append(models.FieldCondition(key=CREATED, range=times))
+    without = [models.FieldCondition(key=DOCUMENT, match=models.MatchAny(any=[*query.without]))]
+    return models.Filter(must=[*must], must_not=[*without] if query.without else None)
+
+
+def _of_tenant(tenant: str) -> models.Filter:
+    return models.Filter(must=[models.FieldCondition(key=KEYWORDS[0], match=models.MatchValue(value=tenant))])

@@ -1,0 +1,1 @@
+"""Models: what is known of them, and the clients that call them."""

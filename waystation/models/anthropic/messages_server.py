@@ -1,0 +1,482 @@
+"""Messages servers in process, for tests and benchmarks: scripted, and with a prompt cache.
+
+A Messages server in process that caches prompts as the provider does, to measure what that saves.
+
+The provider's prompt cache as a double: which tokens of a request it reads, which it writes, and why one missed.
+
+By its published rules: everything up to a mark is one prefix, in the order tools, system prompt, messages; a prefix is
+written at marks only, is long enough or not cached at all, and lives five minutes from its last use; it is found at a
+mark or at most twenty blocks before one.
+
+How the provider binds thinking to what stands before it, as a double.
+
+A Messages server in process, for tests: it says what its script says, through the real client and its streams.
+"""
+
+import hashlib
+import json
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import islice
+from threading import Lock
+from typing import Literal, NamedTuple
+
+import httpx2
+from pydantic import JsonValue, TypeAdapter
+
+from waystation.context.transcript import STATUS_CLOSE, STATUS_OPEN, Block, RedactedThinking, Thinking
+from waystation.kernel.usage import Usage
+from waystation.models.anthropic.sse import StreamEvent, error_event, events
+from waystation.models.ports import ModelReply
+
+LIFE = timedelta(minutes=5)
+_LEAST_TOKENS = 1_024
+"""Of a prefix; more for some models."""
+LOOK_BACK = 20
+"""Blocks."""
+BYTES_PER_TOKEN = 4
+_MARK = "cache_control"
+
+_Part = Literal["tools", "system", "messages"]
+Cause = Literal["tools changed", "system changed", "messages changed", "expired", "too far back"]
+
+
+class Break(NamedTuple):
+    """A request that read less than the request before it had left for it."""
+
+    model: str
+    request: int
+    """Which one of this model, from 1."""
+    cause: Cause
+    lost: int
+    """Tokens that were to be read, and were not."""
+
+
+class _Block(NamedTuple):
+    part: _Part
+    digest: str
+    """Of everything up to here."""
+    tokens: int
+    """The same."""
+    marked: bool
+
+
+class _Request(NamedTuple):
+    blocks: Sequence[_Block]
+    at: datetime
+
+    @property
+    def written(self) -> int:
+        """Blocks up to the last mark."""
+        return max((place for place, block in enumerate(self.blocks, 1) if block.marked), default=0)
+
+
+@dataclass
+class PrefixCache:
+    """What the provider remembers. Times come in; nothing here knows the clock."""
+
+    least: int = _LEAST_TOKENS
+    breaks: list[Break] = field(default_factory=list[Break])
+    _dies: dict[str, datetime] = field(default_factory=dict[str, datetime])
+    _requests: dict[str, list[_Request]] = field(default_factory=dict[str, list[_Request]])
+
+    def charge(self, body: Mapping[str, JsonValue], now: datetime) -> Usage:
+        """The input of a request by kind, output 0. What it marks is known from then on."""
+        request = _Request([*_blocks(body)], now)
+        hit = max(
+            (place for place in self._in_reach(request.blocks) if self._lives(request.blocks[place].digest, now)),
+            default=None,
+        )
+        read = 0 if hit is None else request.blocks[hit].tokens
+        marked = [block for block in request.blocks if block.marked and block.tokens >= self.least]
+        known = marked if hit is None else [*marked, request.blocks[hit]]
+        self._dies |= {block.digest: now + LIFE for block in known}
+        self._compare(str(body["model"]), request, read)
+        written = max((block.tokens for block in marked), default=0)
+        end = max(written, read)
+        return Usage(input=request.blocks[-1].tokens - end, cache_write=end - read, cache_read=read)
+
+    def _in_reach(self, blocks: Sequence[_Block]) -> set[int]:
+        marks = [place for place, block in enumerate(blocks) if block.marked]
+        return {place for mark in marks for place in range(max(0, mark - LOOK_BACK), mark + 1)}
+
+    def _lives(self, digest: str, now: datetime) -> bool:
+        return digest in self._dies and self._dies[digest] > now
+
+    def _compare(self, model: str, request: _Request, read: int) -> None:
+        """Note what the request could not read of what the one before it had marked."""
+        earlier = self._requests.setdefault(model, [])
+        if earlier and (left := earlier[-1].written):
+            before = earlier[-1].blocks[left - 1].tokens
+            if before >= self.least and read < before:
+                cause = _cause(earlier[-1], request)
+                self.breaks.append(Break(model, len(earlier) + 1, cause, before - read))
+        earlier.append(request)
+
+
+def _cause(before: _Request, now: _Request) -> Cause:
+    """What comes first of what is another one now, or is there or gone."""
+    marked = before.blocks[: before.written]
+    pairs = list(zip(marked, now.blocks, strict=False))
+    changed = [part for old, new in pairs if old.digest != new.digest for part in (old.part, new.part)][:2]
+    if "tools" in changed:
+        return "tools changed"
+    if "system" in changed:
+        return "system changed"
+    if changed or len(pairs) < len(marked):
+        return "messages changed"
+    return "expired" if now.at - before.at >= LIFE else "too far back"
+
+
+def _blocks(body: Mapping[str, JsonValue]) -> Iterator[_Block]:
+    digest = hashlib.sha256(str(body["model"]).encode())
+    bytes_so_far = 0
+    for part, said, marked in _parts(body):
+        text = json.dumps(said, ensure_ascii=False, sort_keys=True).encode("utf-8", "surrogatepass")
+        digest.update(part.encode() + len(text).to_bytes(8, "big") + text)
+        bytes_so_far += len(text)
+        yield _Block(part, digest.hexdigest(), -(-bytes_so_far // BYTES_PER_TOKEN), marked)
+
+
+def _parts(body: Mapping[str, JsonValue]) -> Iterator[tuple[_Part, JsonValue, bool]]:
+    """In the order in which the provider reads them; marks are no part of what they mark."""
+    for tool in _objects(body.get("tools")):
+        yield "tools", *_unmarked(tool)
+    for text in _objects(body.get("system")):
+        yield "system", *_unmarked(text)
+    for message in _objects(body["messages"]):
+        for block in _objects(message["content"]):
+            said, marked = _unmarked(block)
+            # Another choice of tools or way of thinking leaves the cache of tools and system prompt alone.
+            yield "messages", [message["role"], body.get("tool_choice"), body.get("thinking"), said], marked
+
+
+def _unmarked(part: Mapping[str, JsonValue]) -> tuple[JsonValue, bool]:
+    return {name: value for name, value in part.items() if name != _MARK}, _MARK in part
+
+
+def _objects(listed: JsonValue) -> Iterator[dict[str, JsonValue]]:
+    """The objects of a list; a bare text is one block of text."""
+    if isinstance(listed, str):
+        yield {"type": "text", "text": listed}
+    for item in listed if isinstance(listed, list) else ():
+        if isinstance(item, dict):
+            yield item
+
+
+@dataclass
+class TurnNumbers:
+    """Numbers the turns of agents, for servers that answer by turn or count them.
+
+    A request does not say which turn it is, and a turn may be attempted several times. All attempts end with the same
+    tool call and the same text after it, status messages and results aside. What comes before may differ, because a
+    compaction may run between two attempts. So the end identifies the turn, and a new end is the agent's next turn.
+    """
+
+    known: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
+    """Turn numbers by the digest of the end; one table for each agent and first message, because agents of different
+    tasks may have the same name."""
+    _lock: Lock = field(default_factory=Lock)
+
+    def of(self, agent: str, body: Mapping[str, JsonValue]) -> int:
+        """The number of this request's turn, from 1."""
+        blocks = [block for message in _objects(body["messages"]) for block in _objects(message["content"])]
+        said = [block for block in blocks if not is_status(block)]
+        calls = [at for at, block in enumerate(said) if block["type"] == "tool_use"]
+        last = [block for block in said[calls[-1] if calls else 0 :] if block["type"] != "tool_result"]
+        with self._lock:
+            turns = self.known.setdefault(f"{agent} {_digest_of(said[:1])}", {})
+            return turns.setdefault(_digest_of(last), len(turns) + 1)
+
+
+def _digest_of(blocks: Sequence[Mapping[str, JsonValue]]) -> str:
+    return hashlib.sha256(json.dumps([_unmarked(block)[0] for block in blocks], sort_keys=True).encode()).hexdigest()
+
+
+def is_status(block: Mapping[str, JsonValue]) -> bool:
+    """Whether a block is an agent's status message."""
+    text = block.get("text")
+    return isinstance(text, str) and text.startswith(STATUS_OPEN) and text.endswith(STATUS_CLOSE)
+
+
+def has_status(body: Mapping[str, JsonValue]) -> bool:
+    """Whether a request has one: those of agents do, and no others."""
+    return any(is_status(block) for message in _objects(body["messages"]) for block in _objects(message["content"]))
+
+
+_THINKING = ("thinking", "redacted_thinking")
+
+
+@dataclass
+class PrefixBinding:
+    """How the provider binds thinking: each block is signed over everything before it (tools, system prompt, messages,
+    earlier blocks of its reply), and a block that is sent back behind anything else is left out, with the rest of the
+    thinking of its message.
+
+    A signature is the hash of the thought, a dot, and the hash of the prefix, so that this needs no memory.
+    """
+
+    sent_back: int = 0
+    """Thinking blocks in requests so far, however often each of them was sent."""
+    dropped: list[str] = field(default_factory=list[str])
+    """Of these, where each was that did not fit: `messages.4.content.0`."""
+
+    def check(self, body: Mapping[str, JsonValue]) -> list[JsonValue]:
+        """What of the request's thinking is left out, as `input_transformations` report it. Counts it."""
+        found = [*self.thinking(body)]
+        self.sent_back += len(found)
+        left_out = [path for path, fits in found if not fits]
+        self.dropped += left_out
+        return [{"type": "thinking_dropped", "reason": "prefix_binding_mismatch", "path": path} for path in left_out]
+
+    def thinking(self, body: Mapping[str, JsonValue]) -> Iterator[tuple[str, bool]]:
+        """Where each thinking block of the request is, and whether it fits what stands before it."""
+        prefix = _Prefix(body)
+        for index, message in enumerate(_objects(body["messages"])):
+            broken = False
+            for place, block in enumerate(_objects(message["content"])):
+                if block.get("type") in _THINKING:
+                    broken = broken or str(_sealed(block)).partition(".")[2] != prefix.digest
+                    yield f"messages.{index}.content.{place}", not broken
+                prefix.add(message["role"], block)
+
+    def signed(self, reply: ModelReply, body: Mapping[str, JsonValue]) -> ModelReply:
+        """The reply to this request, with its thinking signed."""
+        prefix = _Prefix(body)
+        for message in _objects(body["messages"]):
+            for block in _objects(message["content"]):
+                prefix.add(message["role"], block)
+        blocks: list[Block] = []
+        for block in reply.blocks:
+            if isinstance(block, Thinking):
+                block = block.replace(signature=f"{thought(block.thinking)}.{prefix.digest}")  # noqa: PLW2901
+            elif isinstance(block, RedactedThinking):
+                block = block.replace(data=f"{thought(block.data)}.{prefix.digest}")  # noqa: PLW2901
+            prefix.add("assistant", block.model_dump(mode="json"))
+            blocks.append(block)
+        return reply.replace(blocks=tuple(blocks))
+
+
+class _Prefix:
+    """The hash of what stands before a block, without marks. How blocks of one speaker are spread over messages is no
+    part of it.
+    """
+
+    def __init__(self, body: Mapping[str, JsonValue]) -> None:
+        self._hash = hashlib.sha256()
+        for part in ("tools", "system"):
+            for item in _objects(body.get(part)):
+                self._take([part, _unmarked(item)[0]])
+
+    def add(self, role: JsonValue, block: Mapping[str, JsonValue]) -> None:
+        self._take([role, _unmarked(block)[0]])
+
+    def _take(self, said: JsonValue) -> None:
+        text = json.dumps(said, ensure_ascii=False, sort_keys=True).encode("utf-8", "surrogatepass")
+        self._hash.update(len(text).to_bytes(8, "big") + text)
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()[:16]
+
+
+def thought(text: str) -> str:
+    """The first part of a signature: of what was thought."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _sealed(block: Mapping[str, JsonValue]) -> JsonValue:
+    return block.get("signature") if block.get("type") == "thinking" else block.get("data")
+
+
+Scripted = httpx2.Response | httpx2.TransportError
+"""One item of a script: a response, or what the connection does instead."""
+
+
+REQUEST_ID = "req_scripted"
+
+_BODY: TypeAdapter[StreamEvent] = TypeAdapter(dict[str, JsonValue])
+
+
+class ScriptedServer:
+    """Answers `POST /v1/messages` from its script, in order, and counts tokens as a quarter of the bytes."""
+
+    def __init__(self, script: Sequence[Scripted]) -> None:
+        self._script = iter(script)
+        self.requests: list[httpx2.Request] = []
+        """Every request, oldest first."""
+
+    @property
+    def bodies(self) -> list[StreamEvent]:
+        """What the requests for a reply carried, oldest first."""
+        return [_BODY.validate_json(request.content) for request in self.requests if not _counts(request)]
+
+    def http_client(self) -> httpx2.AsyncClient:
+        """A client whose every request comes here."""
+        return httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer))
+
+    def _answer(self, request: httpx2.Request) -> httpx2.Response:
+        self.requests.append(request)
+        if _counts(request):
+            return httpx2.Response(200, json={"input_tokens": len(request.content) // BYTES_PER_TOKEN})
+        answer = next(self._script, None)
+        if answer is None:
+            return refused(400, "invalid_request_error", "the script has no more answers")
+        if isinstance(answer, httpx2.TransportError):
+            raise answer
+        return answer
+
+
+def message_of(reply: ModelReply) -> StreamEvent:
+    """A reply as the Messages API would send it unstreamed."""
+    return {
+        "id": reply.id,
+        "type": "message",
+        "role": "assistant",
+        "model": reply.model,
+        "content": [block.model_dump(mode="json") for block in reply.blocks],
+        "stop_reason": reply.stop.value,
+        "stop_sequence": None,
+        "usage": {
+            "input_tokens": reply.usage.input,
+            "cache_creation_input_tokens": reply.usage.cache_write,
+            "cache_read_input_tokens": reply.usage.cache_read,
+            "output_tokens": reply.usage.output,
+        },
+    }
+
+
+def streamed(message: Mapping[str, JsonValue]) -> httpx2.Response:
+    """The whole message as an event stream."""
+    return _stream(events(message))
+
+
+Gap = Literal[
+    "no count",
+    "no usage",
+    "no cache fields",
+    "another model",
+    "no cache marks",
+    "no tools",
+    "no forced choice",
+    "no parallel calls",
+    "no stop reason",
+    "a page",
+    "small window",
+]
+"""What endpoints that speak the protocol do not do, or do in another way."""
+_SMALL = 12_000
+"""Characters of a request."""
+_CACHE_FIELDS = ("cache_creation_input_tokens", "cache_read_input_tokens")
+
+
+def disguised(message: Mapping[str, JsonValue], gaps: Collection[Gap]) -> httpx2.Response:
+    """The message as an endpoint with these gaps streams it."""
+    said = {**message, "model": "another-model"} if "another model" in gaps else {**message}
+    if "no cache fields" in gaps and isinstance(used := said["usage"], dict):
+        left = {name: tokens for name, tokens in used.items() if name not in _CACHE_FIELDS}
+        whole = (used.get(name) for name in ("input_tokens", *_CACHE_FIELDS))
+        said["usage"] = {**left, "input_tokens": sum(tokens for tokens in whole if isinstance(tokens, int))}
+    whole = events(said)
+    sent = (event for event in whole if "no stop reason" not in gaps or not event.startswith(b"event: message_delta"))
+    return _stream(_without_usage(event) if "no usage" in gaps else event for event in sent)
+
+
+def endpoint_refusal(body: Mapping[str, JsonValue], gaps: Collection[Gap]) -> httpx2.Response | None:
+    """What an endpoint with these gaps answers at once, in the place of a reply."""
+    if "a page" in gaps:
+        return html_page("text/html", "<html>Sign in</html>")
+    choice = body.get("tool_choice")
+    forced = isinstance(choice, dict) and choice.get("type") in ("any", "tool")
+    refuses: Mapping[Gap, str] = {
+        "no cache marks": "cache_control: extra inputs are not permitted" if _MARK in json.dumps(body) else "",
+        "no tools": "this model does not support tools" if body.get("tools") else "",
+        "no forced choice": "tool_choice: only auto is supported" if forced else "",
+        "small window": "the request exceeds the available context size" if len(json.dumps(body)) > _SMALL else "",
+    }
+    words = next((words for gap, words in refuses.items() if gap in gaps and words), None)
+    return None if words is None else refused(400, "invalid_request_error", words)
+
+
+def _without_usage(event: bytes) -> bytes:
+    name, _, line = event.partition(b"\ndata: ")
+    told = _REQUEST.validate_json(line)
+    told.pop("usage", None)
+    if isinstance(opening := told.get("message"), dict):
+        opening.pop("usage", None)
+    return name + b"\ndata: " + json.dumps(told).encode() + b"\n\n"
+
+
+def failed_midstream(message: Mapping[str, JsonValue], kind: str, words: str = "", after: int = 2) -> httpx2.Response:
+    """A stream that ends with an error of this kind after so many events."""
+    return _stream([*islice(events(message), after), error_event(kind, words, REQUEST_ID)])
+
+
+def cut_stream(message: Mapping[str, JsonValue], after: int = 2) -> httpx2.Response:
+    """A stream that ends as if it were whole after so many events."""
+    return _stream(islice(events(message), after))
+
+
+def dropped(message: Mapping[str, JsonValue], after: int = 2) -> httpx2.Response:
+    """A stream whose connection breaks after so many events."""
+    return _stream(islice(events(message), after), breaks=True)
+
+
+def refused(status: int, kind: str, words: str = "", headers: Mapping[str, str] | None = None) -> httpx2.Response:
+    """An error response; `words` is the provider's message."""
+    body = {"type": "error", "error": {"type": kind, "message": words}, "request_id": REQUEST_ID}
+    sent = {"content-type": "application/json", "request-id": REQUEST_ID, **(headers or {})}
+    return httpx2.Response(status, headers=sent, content=json.dumps(body))
+
+
+def html_page(content_type: str, body: str) -> httpx2.Response:
+    """What something that is no Messages server answers."""
+    return httpx2.Response(200, headers={"content-type": content_type}, content=body)
+
+
+def _stream(parts: Iterable[bytes], *, breaks: bool = False) -> httpx2.Response:
+    async def sent() -> AsyncIterator[bytes]:
+        for part in parts:
+            yield part
+        if breaks:
+            raise httpx2.ReadError("the connection broke")
+
+    headers = {"content-type": "text/event-stream; charset=utf-8", "request-id": REQUEST_ID}
+    return httpx2.Response(200, headers=headers, content=sent())
+
+
+def _counts(request: httpx2.Request) -> bool:
+    return request.url.path.endswith("/count_tokens")
+
+
+_REQUEST: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
+
+
+@dataclass
+class CachingServer:
+    """Answers each request with what `answer` says to its body, and reports what of the input came from the cache."""
+
+    answer: Callable[[dict[str, JsonValue]], ModelReply]
+    """Its usage is replaced, but for the output."""
+    now: Callable[[], datetime]
+    cache: PrefixCache = field(default_factory=PrefixCache)
+    usages: list[Usage] = field(default_factory=list[Usage])
+    """Of every reply, oldest first."""
+    binding: PrefixBinding = field(default_factory=PrefixBinding)
+    """Signs the thinking of its replies."""
+
+    def http_client(self) -> httpx2.AsyncClient:
+        """A client whose every request comes here."""
+        return httpx2.AsyncClient(transport=httpx2.MockTransport(self._respond))
+
+    def _respond(self, request: httpx2.Request) -> httpx2.Response:
+        if request.url.path.endswith("/count_tokens"):
+            return httpx2.Response(200, json={"input_tokens": len(request.content) // BYTES_PER_TOKEN})
+        body = _REQUEST.validate_json(request.content)
+        dropped = self.binding.check(body)
+        reply = self.binding.signed(self.answer(body), body)
+        usage = self.cache.charge(body, self.now()) + Usage(output=reply.usage.output)
+        self.usages.append(usage)
+        whole = message_of(reply.replace(usage=usage))
+        return streamed({**whole, "input_transformations": dropped} if dropped else whole)

@@ -1,0 +1,324 @@
+"""The client of the Messages API: the only module here that talks to a network.
+
+How long it bears silence depends on when it is silent. Before the first byte of a reply an endpoint may be queueing,
+reading a long prompt or thinking. After that it streams, and sends pings where it has nothing to say: a stream without
+even these is dead.
+
+Web search by the provider's own tool: one bounded call of the Messages API for each search.
+"""
+
+import time
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.resources import files
+
+import httpx2
+from anthropic import NOT_GIVEN, AnthropicError, APIConnectionError, APIStatusError, AsyncAnthropic, AsyncStream, omit
+from anthropic.lib.streaming import AsyncMessageStream, ParsedMessageStopEvent
+from anthropic.types import (
+    DiagnosticsParam,
+    RawMessageStreamEvent,
+    TextBlock,
+    WebSearchTool20260318Param,
+    WebSearchToolResultBlock,
+)
+from anthropic.types import Message as WireMessage
+
+from waystation.documents.web_pages import EVERYTHING, SEARCH_OUTPUT_TOKENS, Domains, Searched, WebHit
+from waystation.kernel.errors import KeyRefused, ModelError, ModelRejected, ReplyUnfit
+from waystation.kernel.usage import Usage
+from waystation.models.anthropic import wire
+from waystation.models.anthropic.partial import PartialReply
+from waystation.models.anthropic.platforms import MessagesClient, sdk_client
+from waystation.models.anthropic.wire import usage_of
+from waystation.models.connections import (
+    COUNT_SECONDS,
+    CUT_OFF,
+    USUAL_PATIENCE,
+    Patience,
+    VendorRefusal,
+    broken,
+    fault_of,
+    no_stream,
+    silence_limit,
+    token_count,
+)
+from waystation.models.endpoints import ModelEndpoint
+from waystation.models.ports import ModelReply, ModelRequest
+from waystation.models.profiles import model_facts
+from waystation.security.untrusted import tagged
+
+_STREAMS = ("text/event-stream", "application/vnd.amazon.eventstream")
+
+
+class AnthropicModel:
+    """A `ChatModel` behind the Messages API. It always streams, so that no connection idles through a long reply."""
+
+    def __init__(
+        self,
+        client: MessagesClient,
+        patience: Patience = USUAL_PATIENCE,
+        endpoint: ModelEndpoint | None = None,
+        no_credentials: tuple[type[Exception], ...] = (),
+    ) -> None:
+        """Take over the client: retries are switched off, and `aclose` closes it. `endpoint`: what can be done there;
+        None where nothing is known of it. `no_credentials`: errors of a vendor's libraries where they find none.
+        """
+        self._client = client.with_options(max_retries=0)
+        self._patience = patience
+        self._endpoint = endpoint or ModelEndpoint(url="")
+        self._no_credentials = no_credentials
+        self._uncounted: set[str] = set()
+        """Models whose tokens the endpoint does not count, as it has shown."""
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """Ask once; see `ChatModel`."""
+        prompt = wire.request_parameters(request, self._endpoint.of(request.model))
+        # Others may refuse what they do not know.
+        previous = request.previous_reply if self._endpoint.is_provider else ""
+        # Behind a server of others any model may answer to a name.
+        known = self._endpoint.kind != "compatible" and model_facts(request.model).known
+        partial = PartialReply(speed_known=known)
+        with _reporting(partial, request.max_output), _vendor_errors(self._no_credentials):
+            return wire.reply(await self._streamed(prompt, request.max_output, previous, partial))
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        """The provider's count of the input; see `ChatModel`. An endpoint that has none is asked once for a model."""
+        capable = self._endpoint.of(request.model)
+        if capable.counts is False or request.model in self._uncounted:
+            return None
+        prompt = wire.request_parameters(request, capable)
+        with _vendor_errors(self._no_credentials):
+            try:
+                answer = await self._client.messages.count_tokens(**prompt, timeout=silence_limit(COUNT_SECONDS))
+            except APIStatusError as error:
+                if not _is_missing(error):
+                    raise
+            else:
+                if (counted := wire.count_of(answer)) is not None:
+                    return counted
+        self._uncounted.add(request.model)
+        return None
+
+    async def aclose(self) -> None:
+        """Close the client and its connections."""
+        await self._client.close()
+
+    async def _streamed(
+        self, prompt: wire.Prompt, max_output: int, previous: str, partial: PartialReply
+    ) -> WireMessage:
+        """The message as it stands at `message_stop`. Raises ReplyUnfit where the stream ends before that."""
+        timeout = silence_limit(self._patience.before(thinks=wire.thinks(prompt)))
+        asked = DiagnosticsParam(previous_message_id=previous) if previous else omit
+        raw = await self._client.messages.create(
+            max_tokens=max_output, timeout=timeout, stream=True, diagnostics=asked, **prompt
+        )
+        async with AsyncMessageStream(_WithUsage(raw, partial), output_format=NOT_GIVEN) as stream:
+            message: WireMessage | None = None
+            async for event in stream:
+                if isinstance(event, ParsedMessageStopEvent):
+                    message = event.message
+                    # Nobody waits for what may follow. Read on all the same: generators that are left halfway are found
+                    # by the garbage collector, perhaps in another thread while they run.
+                    await stream.close()
+            if message is not None:
+                return message
+            if not (answered := stream.response.headers.get("content-type", "")).startswith(_STREAMS):
+                raise no_stream(answered)
+            raise ReplyUnfit(CUT_OFF)
+
+
+class _WithUsage(AsyncStream[RawMessageStreamEvent]):
+    """A stream in which every event that has usage to report reports some, be it zero."""
+
+    def __init__(self, raw: AsyncStream[RawMessageStreamEvent], partial: PartialReply) -> None:
+        self._raw, self.response, self._partial = raw, raw.response, partial
+
+    async def __aiter__(self) -> AsyncIterator[RawMessageStreamEvent]:
+        """Its events, each noted before it is passed on."""
+        async for event in self._raw:
+            told = wire.with_usage(event)
+            self._partial.take(told, time.monotonic())
+            yield told
+
+    async def close(self) -> None:
+        """Close the response."""
+        await self._raw.close()
+
+
+@contextmanager
+def _reporting(partial: PartialReply, max_output: int) -> Generator[None]:
+    """Errors of ours carry what the stream had reported before."""
+    try:
+        yield
+    except ModelError as error:
+        if (reported := partial.usage(time.monotonic(), max_output)) is not None:
+            error.reported = reported
+        raise
+
+
+def anthropic_model(
+    api_key: str,
+    base_url: str | None = None,
+    http_client: httpx2.AsyncClient | None = None,
+    patience: Patience = USUAL_PATIENCE,
+    endpoint: ModelEndpoint | None = None,
+) -> AnthropicModel:
+    """A model behind `base_url` (by default the provider's public API)."""
+    return AnthropicModel(sdk_client(api_key, base_url, http_client, patience), patience, endpoint)
+
+
+class AnthropicSearch:
+    """A `WebSearch` by the tool `web_search` of the Messages API."""
+
+    def __init__(self, client: AsyncAnthropic, model: str, domains: Domains) -> None:
+        """Take over the client: retries are switched off, and `aclose` closes it."""
+        self._client = client.with_options(max_retries=0)
+        self._model = model
+        self._domains = domains
+
+    @property
+    def model(self) -> str:
+        """See `WebSearch`."""
+        return self._model
+
+    async def search(self, query: str, limit: int) -> Searched:
+        """See `WebSearch`. Denied domains are not found, and only allowed ones where some are listed."""
+        with _vendor_errors():
+            answer = await self._client.messages.create(
+                model=self._model,
+                max_tokens=SEARCH_OUTPUT_TOKENS,
+                system=files("waystation.models.anthropic").joinpath("search.md").read_text(encoding="utf-8"),
+                messages=[{"role": "user", "content": tagged("query", query)}],
+                tools=[_tool(self._domains)],
+            )
+            return _searched(answer, limit)
+
+    async def aclose(self) -> None:
+        """Close the client and its connections."""
+        await self._client.close()
+
+
+def anthropic_search(
+    api_key: str,
+    model: str,
+    domains: Domains,
+    base_url: str | None = None,
+    http_client: httpx2.AsyncClient | None = None,
+    patience: Patience = USUAL_PATIENCE,
+) -> AnthropicSearch:
+    """Search behind `base_url` (by default the provider's public API)."""
+    return AnthropicSearch(sdk_client(api_key, base_url, http_client, patience), model, domains)
+
+
+def _tool(domains: Domains) -> WebSearchTool20260318Param:
+    """The provider takes one list of domains or the other, but not both."""
+    tool: WebSearchTool20260318Param = {
+        "type": "web_search_20260318",
+        "name": "web_search",
+        "max_uses": 1,
+        "allowed_callers": ["direct"],
+    }
+    if domains.allow and EVERYTHING not in domains.allow:
+        tool["allowed_domains"] = domains.allow
+    elif domains.deny:
+        tool["blocked_domains"] = domains.deny
+    return tool
+
+
+def _searched(answer: WireMessage, limit: int) -> Searched:
+    cited = _cited(answer)
+    hits: dict[str, WebHit] = {}
+    fault = ""
+    for block in answer.content:
+        if not isinstance(block, WebSearchToolResultBlock):
+            continue
+        if not isinstance(block.content, Sequence):
+            fault = block.content.error_code
+            continue
+        for found in block.content:
+            excerpt = " … ".join(cited.get(found.url, ()))
+            hit = WebHit(url=found.url, title=found.title, excerpt=excerpt, age=found.page_age or "")
+            hits.setdefault(found.url, hit)
+    return Searched(
+        hits=tuple(hits.values())[:limit], usage=_usage(answer), model=answer.model, fault="" if hits else fault
+    )
+
+
+def _cited(answer: WireMessage) -> dict[str, list[str]]:
+    """What the model quotes, by page: all else of a result is encrypted."""
+    cited: dict[str, list[str]] = {}
+    for url, words in _citations(answer):
+        if words not in cited.setdefault(url, []):
+            cited[url].append(words)
+    return cited
+
+
+def _citations(answer: WireMessage) -> Iterator[tuple[str, str]]:
+    for block in answer.content:
+        for citation in (block.citations or ()) if isinstance(block, TextBlock) else ():
+            if citation.type == "web_search_result_location":
+                yield citation.url, citation.cited_text
+
+
+def _usage(answer: WireMessage) -> Usage:
+    by_server: object = getattr(getattr(answer, "usage", None), "server_tool_use", None)
+    counted: object = getattr(by_server, "web_search_requests", None)
+    results = [block for block in answer.content if isinstance(block, WebSearchToolResultBlock)]
+    made = sum(isinstance(block.content, Sequence) for block in results)  # those that failed are not billed
+    searches = token_count(counted) or made
+    return usage_of(answer).replace(searches=searches)
+
+
+_NO_SUCH_CALL = (404, 405, 501)
+_UNSUPPORTED = ("not supported", "unsupported", "not implemented", "not available")
+
+
+@contextmanager
+def _vendor_errors(no_credentials: tuple[type[Exception], ...] = ()) -> Generator[None]:
+    """Raise ours for every error of the SDK, of its HTTP client, and of those who find credentials.
+
+    Raises:
+        ModelUnavailable: worth another attempt.
+        SpendingLimitReached: the provider wants money first.
+        ModelRejected: another attempt changes nothing.
+        ReplyBlocked: nor does it here, but this one may have been billed.
+    """
+    try:
+        yield
+    except (AnthropicError, httpx2.HTTPError) as error:
+        raise _ours(error) from None
+    except no_credentials as error:
+        named = type(error).__name__
+        raise KeyRefused(f"this worker has no credentials that the endpoint could take ({named})") from None
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        # The SDK validates nothing that it receives: a malformed stream surfaces as whatever breaks first.
+        raise ReplyUnfit(f"the model's reply could not be read ({type(error).__name__})") from None
+
+
+def _ours(error: AnthropicError | httpx2.HTTPError) -> ModelError:
+    """Our error for one of the SDK's or of its HTTP client's."""
+    match error:
+        case APIStatusError():
+            return _refusal(error).error
+        case APIConnectionError() | httpx2.HTTPError():
+            return broken(error.__cause__ or error)
+        case _:
+            return ModelRejected(f"the provider's client cannot make the call ({type(error).__name__})")
+
+
+def _is_missing(error: APIStatusError) -> bool:
+    """Whether the endpoint does not have such a call: by its status, or by its words with one that says less."""
+    words = fault_of(error.body).words.lower()
+    return error.status_code in _NO_SUCH_CALL or (
+        error.status_code == 400 and any(sign in words for sign in _UNSUPPORTED)
+    )
+
+
+def _refusal(error: APIStatusError) -> VendorRefusal:
+    """Nothing that comes from there was validated: kinds and words may be anything, and in any server's shape."""
+    fault = fault_of(error.body)
+    kind = error.type if error.status_code < 400 else error.error_code or fault.kind
+    return VendorRefusal(
+        error.status_code, str(kind or ""), fault.words, error.request_id or "", error.response.headers
+    )

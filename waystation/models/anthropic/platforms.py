@@ -1,0 +1,215 @@
+"""Clients of the Messages API by where it is: at its maker's, at another server, at Bedrock, Vertex or Foundry.
+
+None of them traces or logs content, and all bear silence alike. The packages that Bedrock, Vertex and Foundry need
+besides come with the extras of these names; they find credentials as their vendors' programs do.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from typing import NamedTuple
+
+import httpx2
+from anthropic import NOT_GIVEN, AsyncAnthropic, AsyncAnthropicFoundry, DefaultAsyncHttpxClient, omit
+from anthropic.lib.bedrock import AsyncAnthropicBedrock, AsyncAnthropicBedrockMantle
+from anthropic.lib.vertex import AsyncAnthropicVertex
+
+from waystation.kernel.errors import BadInput
+from waystation.models.connections import USUAL_PATIENCE, Patience, silence_limit, watching
+from waystation.models.endpoints import EndpointKind, NamedEndpoint
+
+MessagesClient = (
+    AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicBedrockMantle | AsyncAnthropicFoundry | AsyncAnthropicVertex
+)
+NO_KEY = "none"
+"""In the place of a key that an endpoint does not ask for."""
+MORE_HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
+ENTRA_SCOPE = "https://ai.azure.com/.default"
+"""What a token of Entra's is for at Foundry."""
+
+
+class Connected(NamedTuple):
+    """A client, and how its vendor's libraries say that they found no credentials."""
+
+    client: MessagesClient
+    no_credentials: tuple[type[Exception], ...] = ()
+
+
+class _Open(NamedTuple):
+    """What a client is made with, whatever its kind."""
+
+    endpoint: NamedEndpoint
+    key: str | None
+    http: httpx2.AsyncClient
+    timeout: httpx2.Timeout
+
+
+def sdk_client(
+    api_key: str,
+    base_url: str | None = None,
+    http_client: httpx2.AsyncClient | None = None,
+    patience: Patience = USUAL_PATIENCE,
+) -> AsyncAnthropic:
+    """The SDK's client of the provider's API, or of another server that takes its key in the same way."""
+    _quiet()
+    return AsyncAnthropic(
+        api_key=api_key,
+        base_url=base_url,
+        http_client=_watched(http_client, patience),
+        timeout=silence_limit(patience.first_byte),
+        open_telemetry=False,
+    )
+
+
+def platform_client(
+    endpoint: NamedEndpoint,
+    key: str | None,
+    http_client: httpx2.AsyncClient | None = None,
+    patience: Patience = USUAL_PATIENCE,
+) -> Connected:
+    """The client of a named endpoint. Raises BadInput where it finds neither packages nor a key.
+
+    No credentials are looked for before the first call.
+    """
+    _quiet()
+    made = _CLIENTS[endpoint.kind](
+        _Open(endpoint, key, _watched(http_client, patience), silence_limit(patience.first_byte))
+    )
+    client = _without_headers_of_others(made.client)
+    if endpoint.kind == "compatible" and endpoint.auth != "bearer":
+        # The SDK sends a key as `Authorization: Bearer` alone.
+        others = {"Authorization": omit} if endpoint.auth == "x-api-key" else {}
+        client = client.copy(default_headers={"x-api-key": key or NO_KEY, **others})  # pyright: ignore[reportArgumentType]
+    return made._replace(client=client)
+
+
+def _without_headers_of_others(client: MessagesClient) -> MessagesClient:
+    """The SDK sends to every server what this variable says, and in the place of a key. Who set it meant the provider's
+    own, or what `ANTHROPIC_BASE_URL` names.
+    """
+    written = [line.partition(":") for line in os.environ.get(MORE_HEADERS, "").split("\n")]
+    own = {name.lower(): value for name, value in client.auth_headers.items()}
+    headers = {name.strip(): own.get(name.strip().lower(), omit) for name, colon, _ in written if colon}
+    return client.copy(default_headers=headers) if headers else client  # pyright: ignore[reportArgumentType]
+
+
+def _quiet() -> None:
+    # At level DEBUG the SDK logs whole requests, whatever level the application meant for itself.
+    logging.getLogger("anthropic").setLevel(logging.WARNING)
+
+
+def _watched(http_client: httpx2.AsyncClient | None, patience: Patience) -> httpx2.AsyncClient:
+    return watching(http_client or DefaultAsyncHttpxClient(), patience.stream)
+
+
+def _messages(given: _Open) -> Connected:
+    """The provider, and whoever speaks as it does. Without a key the SDK would look for one of the provider's in the
+    environment, which nobody else is to see.
+    """
+    client = AsyncAnthropic(
+        api_key=given.key or NO_KEY,
+        base_url=given.endpoint.url,
+        http_client=given.http,
+        timeout=given.timeout,
+        open_telemetry=False,
+    )
+    return Connected(client)
+
+
+def _bedrock(given: _Open) -> Connected:
+    client = AsyncAnthropicBedrock(
+        aws_region=given.endpoint.region,
+        aws_profile=given.endpoint.profile or None,
+        api_key=given.key,
+        base_url=given.endpoint.url,
+        http_client=given.http,
+        timeout=given.timeout,
+        open_telemetry=False,
+    )
+    return Connected(client, _errors("botocore.exceptions", "BotoCoreError", "bedrock"))
+
+
+def _mantle(given: _Open) -> Connected:
+    client = AsyncAnthropicBedrockMantle(
+        aws_region=given.endpoint.region,
+        aws_profile=given.endpoint.profile or None,
+        api_key=given.key,
+        base_url=given.endpoint.url,
+        http_client=given.http,
+        timeout=given.timeout,
+        open_telemetry=False,
+    )
+    return Connected(client, _errors("botocore.exceptions", "BotoCoreError", "bedrock"))
+
+
+def _vertex(given: _Open) -> Connected:
+    no_credentials = _errors("google.auth.exceptions", "GoogleAuthError", "vertex")
+    client = AsyncAnthropicVertex(
+        region=given.endpoint.region,
+        base_url=given.endpoint.url,
+        access_token=given.key,
+        http_client=given.http,
+        timeout=given.timeout,
+        open_telemetry=False,
+        project_id=given.endpoint.project or NOT_GIVEN,
+    )
+    return Connected(client, no_credentials)
+
+
+def _foundry(given: _Open) -> Connected:
+    """By its key, or else by Entra's tokens."""
+    no_credentials: tuple[type[Exception], ...] = ()
+    if given.key is None:
+        if find_spec("azure") is None or _absent("azure.identity"):
+            raise BadInput(f"{given.endpoint.keyless}, or `pip install 'waystation[foundry]'` for Entra's tokens")
+        no_credentials = _errors("azure.core.exceptions", "AzureError", "foundry")
+    client = AsyncAnthropicFoundry(
+        base_url=given.endpoint.url,
+        api_key=given.key,
+        azure_ad_token_provider=None if given.key is not None else _entra_tokens(),
+        http_client=given.http,
+        timeout=given.timeout,
+        open_telemetry=False,
+    )
+    return Connected(client, no_credentials)
+
+
+def _entra_tokens() -> Callable[[], Awaitable[str]]:
+    """Of whom Azure's own programs would find; kept until they expire. It may wait for a network, so in a thread."""
+    from azure.identity import DefaultAzureCredential, get_bearer_token_provider  # noqa: PLC0415 - an extra's package
+
+    # At level INFO its chain of credentials says of each that it was not there.
+    logging.getLogger("azure").setLevel(logging.ERROR)
+    token = get_bearer_token_provider(DefaultAzureCredential(), ENTRA_SCOPE)
+    return lambda: asyncio.to_thread(token)
+
+
+_CLIENTS: Mapping[EndpointKind, Callable[[_Open], Connected]] = {
+    "anthropic": _messages,
+    "compatible": _messages,
+    "bedrock": _bedrock,
+    "mantle": _mantle,
+    "vertex": _vertex,
+    "foundry": _foundry,
+}
+"""All but chat completions, which are another protocol."""
+
+
+def _errors(module: str, name: str, extra: str) -> tuple[type[Exception], ...]:
+    """The base of a vendor's errors. Raises BadInput where its package is not installed."""
+    if find_spec(module.partition(".")[0]) is None or _absent(module):
+        raise BadInput(f"this endpoint needs more packages: `pip install 'waystation[{extra}]'`")
+    found: object = getattr(import_module(module), name)
+    assert isinstance(found, type)
+    assert issubclass(found, Exception)
+    return found, RuntimeError
+
+
+def _absent(module: str) -> bool:
+    try:
+        return find_spec(module) is None
+    except ModuleNotFoundError:
+        return True

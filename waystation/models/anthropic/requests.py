@@ -1,0 +1,234 @@
+"""Requests of the Messages protocol as a server takes them: their shape, and what makes one legal."""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, TypeAdapter, ValidationError
+
+from waystation.context.transcript import RedactedThinking, Text, Thinking, ToolResult, ToolUse
+from waystation.kernel.value import Value
+
+MAX_CACHE_MARKS = 4
+UNIONS = frozenset({"anyOf", "oneOf", "allOf"})
+"""Which no schema of a tool may have at its top."""
+
+
+class RequestRefused(Exception):
+    """An answer of the protocol's error form: HTTP status, error type, message. Messages carry no conversation text."""
+
+    def __init__(self, message: str, status: int = 400, kind: str = "invalid_request_error") -> None:
+        super().__init__(message)
+        self.status, self.kind = status, kind
+
+
+class CacheMark(Value):
+    """The prompt up to here may be cached."""
+
+    type: Literal["ephemeral"]
+
+
+class Markable(Value):
+    """Any part of a prompt that can end a cached stretch."""
+
+    cache_control: CacheMark | None = None
+
+
+def _joined(content: JsonValue) -> JsonValue:
+    """Content as one string: the protocol also allows a list of text blocks."""
+    if not isinstance(content, list):
+        return content
+    return "\n".join(block.text for block in _TEXT_BLOCKS.validate_python(content, extra="ignore"))
+
+
+def _as_blocks(content: JsonValue) -> JsonValue:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _worded(text: str) -> str:
+    if not text.strip():
+        raise ValueError("text content blocks must contain non-whitespace text")
+    return text
+
+
+class TextBlock(Text, Markable):
+    """Text on the wire."""
+
+    text: Annotated[str, AfterValidator(_worded)]
+
+
+class ThinkingBlock(Thinking, Markable):
+    """Thinking on the wire."""
+
+
+class RedactedThinkingBlock(RedactedThinking, Markable):
+    """Sealed thinking on the wire."""
+
+
+class ToolUseBlock(ToolUse, Markable):
+    """A tool call on the wire."""
+
+
+class ToolResultBlock(ToolResult, Markable):
+    """A tool's result on the wire; its content may also be a list of text blocks."""
+
+    content: Annotated[str, BeforeValidator(_joined)] = ""
+
+
+_TEXT_BLOCKS = TypeAdapter(list[TextBlock])
+
+WireBlock = Annotated[
+    TextBlock | ThinkingBlock | RedactedThinkingBlock | ToolUseBlock | ToolResultBlock, Field(discriminator="type")
+]
+
+
+class WireMessage(Value):
+    """One message on the wire."""
+
+    role: Literal["user", "assistant"]
+    content: Annotated[tuple[WireBlock, ...], BeforeValidator(_as_blocks)] = Field(min_length=1)
+
+    @property
+    def calls(self) -> tuple[ToolUseBlock, ...]:
+        """The tool calls of this message."""
+        return tuple(block for block in self.content if isinstance(block, ToolUseBlock))
+
+    @property
+    def results(self) -> tuple[ToolResultBlock, ...]:
+        """The tool results of this message."""
+        return tuple(block for block in self.content if isinstance(block, ToolResultBlock))
+
+
+class WireTool(Markable):
+    """A tool on offer."""
+
+    name: str
+    description: str = ""
+    input_schema: dict[str, JsonValue]
+
+
+class ToolChoice(Value):
+    """Whether and which tool the reply must call."""
+
+    type: Literal["auto", "any", "tool", "none"]
+    name: str | None = None
+
+
+class ThinkingChoice(Value):
+    """Whether and how the model is asked to think."""
+
+    type: Literal["enabled", "adaptive", "disabled"]
+    budget_tokens: int | None = None
+
+
+class CountRequest(Markable):
+    """What the input tokens are counted of."""
+
+    model: str
+    system: Annotated[tuple[TextBlock, ...], BeforeValidator(_as_blocks)] = ()
+    messages: tuple[WireMessage, ...] = Field(min_length=1)
+    tools: tuple[WireTool, ...] = ()
+    tool_choice: ToolChoice | None = None
+    thinking: ThinkingChoice | None = None
+
+    @property
+    def forces(self) -> bool:
+        """Whether the reply must call a tool, whichever."""
+        return self.tool_choice is not None and self.tool_choice.type in ("any", "tool")
+
+    @property
+    def forced_tool(self) -> str | None:
+        """The one tool that the reply must call."""
+        return self.tool_choice.name if self.tool_choice is not None else None
+
+
+class MessagesRequest(CountRequest):
+    """One call of the model."""
+
+    max_tokens: int = Field(ge=1)
+    stream: bool = False
+
+
+_Request = TypeVar("_Request", bound=CountRequest)
+
+
+def parsed(kind: type[_Request], body: bytes) -> _Request:
+    """The body of a model call, or of a token count. Raises RequestRefused."""
+    try:
+        request = kind.model_validate_json(body, extra="ignore")
+    except ValidationError as error:
+        raise _refusal(error) from None
+    for fault in documented_faults(request):
+        raise RequestRefused(fault)
+    return request
+
+
+def _refusal(error: ValidationError) -> RequestRefused:
+    fault = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in fault["loc"])
+    return RequestRefused(f"{place}: {fault['msg']}" if place else fault["msg"])
+
+
+def documented_faults(request: CountRequest) -> Iterator[str]:
+    """Errors that the protocol documents for a request whose parts have the right shape, but none about thinking."""
+    yield from _message_faults(request)
+    yield from _tool_faults(request)
+
+
+def _message_faults(request: CountRequest) -> Iterator[str]:
+    if request.messages[0].role != "user":
+        yield "messages: first message must use the user role"
+    if request.messages[-1].role != "user":
+        yield "messages: this model takes no prefill: the conversation must end with a user message"
+    ids = [call.id for message in request.messages for call in message.calls]
+    if len(ids) != len(set(ids)):
+        yield "messages: `tool_use` ids must be unique"
+    open_calls: list[str] = []
+    for index, message in enumerate(merged(request.messages)):
+        yield from _pairing_faults(index, message, open_calls)
+        open_calls = [call.id for call in message.calls]
+
+
+def _pairing_faults(index: int, message: WireMessage, open_calls: list[str]) -> Iterator[str]:
+    """What is wrong with the results in a message that follows a message with these calls."""
+    answered = [result.tool_use_id for result in message.results]
+    for call_id in open_calls:
+        if call_id not in answered:
+            yield (
+                f"messages.{index}: `tool_use` ids were found without `tool_result` blocks immediately after: {call_id}"
+            )
+    for call_id in answered:
+        if call_id not in open_calls or answered.count(call_id) > 1:
+            yield f"messages.{index}: unexpected `tool_use_id` found in `tool_result` blocks: {call_id}"
+    if message.role == "assistant" and answered:
+        yield f"messages.{index}: `tool_result` blocks can only be in user messages"
+    if message.role == "user" and message.calls:
+        yield f"messages.{index}: `tool_use` blocks can only be in assistant messages"
+    if any(not isinstance(block, ToolResultBlock) for block in message.content[: len(answered)]):
+        yield f"messages.{index}: `tool_result` blocks must come before other content"
+
+
+def merged(messages: tuple[WireMessage, ...]) -> Iterator[WireMessage]:
+    """Messages of one role in a row count as one, as the protocol has it."""
+    current = messages[0]
+    for message in messages[1:]:
+        if message.role == current.role:
+            current = current.replace(content=(*current.content, *message.content))
+        else:
+            yield current
+            current = message
+    yield current
+
+
+def _tool_faults(request: CountRequest) -> Iterator[str]:
+    names = [tool.name for tool in request.tools]
+    if len(names) != len(set(names)):
+        yield "tools: tool names must be unique"
+    if request.forced_tool is not None and request.forced_tool not in names:
+        yield f"tool_choice.name: there is no tool {request.forced_tool!r}"
+    blocks = [block for message in request.messages for block in message.content]
+    for index, tool in enumerate(request.tools):
+        if tool.input_schema.get("type") != "object" or UNIONS & tool.input_schema.keys():
+            yield f"tools.{index}.input_schema: it must be an object, without a union at its top"
+    marked = sum(part.cache_control is not None for part in (request, *request.system, *request.tools, *blocks))
+    if marked > MAX_CACHE_MARKS:
+        yield f"a maximum of {MAX_CACHE_MARKS} blocks with cache_control may be provided, found {marked}"

@@ -1,0 +1,329 @@
+"""Pure translation between our requests and replies and those of the Messages API."""
+
+from collections.abc import Sequence
+from typing import Literal, NotRequired, TypedDict
+
+from anthropic.types import (
+    CacheControlEphemeralParam,
+    ContentBlock,
+    MessageDeltaUsage,
+    MessageParam,
+    OutputConfigParam,
+    RawMessageStreamEvent,
+    RedactedThinkingBlockParam,
+    TextBlockParam,
+    ThinkingBlockParam,
+    ThinkingConfigParam,
+    ToolChoiceParam,
+    ToolParam,
+    ToolResultBlockParam,
+    ToolUseBlockParam,
+)
+from anthropic.types import Message as WireMessage
+from anthropic.types import Usage as WireUsage
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from waystation.context.transcript import Block, Message, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
+from waystation.kernel.errors import ModelRejected, ReplyUnfit
+from waystation.kernel.patterns import proven
+from waystation.kernel.usage import Usage
+from waystation.kernel.value import sendable_fields, whole_text
+from waystation.models.connections import token_count
+from waystation.models.endpoints import UNKNOWN, Capabilities
+from waystation.models.ports import ModelReply, ModelRequest, StopReason, ToolSpec
+from waystation.models.profiles import ModelFacts, model_facts
+from waystation.models.profiles import ThinkingSetting as WayOfThinking
+
+CACHED: CacheControlEphemeralParam = {"type": "ephemeral"}
+"""Marks the end of a prefix to keep for five minutes. A request may have four of them."""
+
+THINKING_BETA = "thinking-binding-controls-2026-08-01"
+DROP_OUTDATED_THINKING: JsonValue = {
+    "type": "adaptive",
+    "block_binding": {"prefix_mismatch_behavior": "drop_block"},
+}
+"""What these models do anyway, except that thinking whose prefix somebody changed is left out by the provider, which
+says so. By default it refuses the whole request. A forced tool and explicit thinking exclude each other."""
+
+INTERLEAVED_BETA = "interleaved-thinking-2025-05-14"
+"""Models that think within a budget of tokens do so before their first call of a tool only, unless they are asked to
+do so before each."""
+
+_USER_MARKS = 2
+"""The end of this request is the prefix that the next call reads. The end of the last request is the one that the last
+call wrote; without a mark the provider looks only twenty blocks back for it, too few after many parallel calls."""
+
+_NAME = proven(r"\A[a-z]{1,20}(?:_[a-z]{1,20}){0,3}")
+"""How the protocol calls kinds and reasons. Anything else an endpoint may have taken from the conversation."""
+
+UserBlockParam = TextBlockParam | ToolResultBlockParam
+AssistantBlockParam = TextBlockParam | ThinkingBlockParam | RedactedThinkingBlockParam | ToolUseBlockParam
+
+
+class Prompt(TypedDict):
+    """What a call and the counting of its tokens have in common."""
+
+    model: str
+    messages: Sequence[MessageParam]
+    system: NotRequired[Sequence[TextBlockParam]]
+    tools: NotRequired[Sequence[ToolParam]]
+    tool_choice: NotRequired[ToolChoiceParam]
+    output_config: NotRequired[OutputConfigParam]
+    thinking: NotRequired[ThinkingConfigParam]
+    extra_headers: NotRequired[dict[str, str]]
+    extra_body: NotRequired[dict[str, JsonValue]]
+
+
+def request_parameters(request: ModelRequest, capable: Capabilities = UNKNOWN) -> Prompt:
+    """The request's parameters without `max_tokens`, as the endpoint takes them.
+
+    Raises ModelRejected for a block in a message of the wrong role.
+
+    Four cache marks at most, in the order in which the provider reads a request: the last tool, the end of the system
+    prompt, the end of the last request (the last user message before the newest reply) and the end of this one.
+    """
+    facts, marks = _facts(request.model, capable), capable.caches is not False and not request.one_shot
+    wire = Prompt(model=request.model, messages=_messages(request.messages, marks=marks))
+    system = _system(request, facts, marks=marks)
+    if system:
+        wire["system"] = system
+    if request.tools:
+        wire["tools"] = _tools(request.tools, marks=marks)
+    if request.require_tool is not None:
+        wire["tool_choice"] = _tool_choice(facts, request.require_tool)
+    if request.effort is not None:
+        wire["output_config"] = {"effort": request.effort}
+    if request.require_tool is None or not facts.forces_tools:
+        _think(wire, facts, request.thinking)
+    return wire
+
+
+def _facts(model: str, capable: Capabilities) -> ModelFacts:
+    """What is known of the model by its name, and over it what its endpoint was found to do."""
+    facts, forces, binds = model_facts(model), capable.forces_tools, capable.binds_thinking
+    return facts.replace(
+        forces_tools=facts.forces_tools if forces is None else forces,
+        binds_thinking=facts.binds_thinking if binds is None else binds,
+    )
+
+
+def thinks(wire: Prompt) -> bool:
+    """Whether the model is asked to think before it says anything."""
+    thinking = wire.get("thinking")
+    return thinking["type"] != "disabled" if thinking is not None else "thinking" in wire.get("extra_body", {})
+
+
+def _think(wire: Prompt, facts: ModelFacts, thinking: WayOfThinking | None) -> None:
+    match thinking:
+        case None | "adaptive" if facts.binds_thinking:
+            wire["extra_headers"] = {"anthropic-beta": THINKING_BETA}
+            wire["extra_body"] = {"thinking": DROP_OUTDATED_THINKING}
+        case None:
+            pass
+        case "adaptive":
+            wire["thinking"] = {"type": "adaptive"}
+        case "off":
+            wire["thinking"] = {"type": "disabled"}
+        case int():
+            wire["extra_headers"] = {"anthropic-beta": INTERLEAVED_BETA}
+            wire["thinking"] = {"type": "enabled", "budget_tokens": thinking}
+
+
+def reply(message: WireMessage) -> ModelReply:
+    """The final message of a stream that ended as it should.
+
+    With the stop reason `max_tokens` the last call of a tool may have lost the end of its input.
+
+    Raises:
+        ReplyUnfit: there is no stop reason, a field is missing or malformed, two calls have one id, or there is a
+            kind of block or a stop reason that this version does not know. Leaving a block out would make the next
+            request differ from what the model said. The reply is billed by then, which ModelRejected would deny.
+    """
+    try:
+        blocks = tuple(_block(block) for block in message.content)
+        calls = [block.id for block in blocks if isinstance(block, ToolUse)]
+        if len(set(calls)) < len(calls):
+            raise ReplyUnfit("the model's reply gives two calls of tools one id")
+        return ModelReply(
+            blocks=blocks,
+            stop=_stop(message.stop_reason),
+            usage=usage_of(message),
+            model=message.model,
+            id=_id(message),
+            dropped_thinking=_dropped_thinking(message),
+            cache_miss=_cache_miss(message),
+        )
+    except ValidationError as error:
+        fields = ", ".join(sorted({".".join(str(part) for part in line["loc"]) for line in error.errors()}))
+        raise ReplyUnfit(f"the model's reply has missing or malformed fields ({fields})") from None
+
+
+_TRANSFORMATIONS = TypeAdapter(list[dict[str, JsonValue]])
+
+
+def _dropped_thinking(message: WireMessage) -> int:
+    """How many blocks the provider says it left out of the request. The SDK keeps the field without knowing it."""
+    told: object = getattr(message, "input_transformations", None)
+    try:
+        found = _TRANSFORMATIONS.validate_python(told or [])
+    except ValidationError:
+        return 0
+    return sum(one.get("type") == "thinking_dropped" for one in found)
+
+
+def _cache_miss(message: WireMessage) -> str:
+    """Why the provider could not read what the last call wrote into its cache; empty where it does not say so."""
+    reason: object = getattr(getattr(message, "diagnostics", None), "cache_miss_reason", None)
+    kind: object = getattr(reason, "type", None)
+    return kind if isinstance(kind, str) and _NAME.fullmatch(kind) else ""
+
+
+def _id(message: WireMessage) -> str:
+    told: object = getattr(message, "id", None)
+    return told if isinstance(told, str) else ""
+
+
+def usage_of(message: WireMessage) -> Usage:
+    """Tokens by kind, 0 where the endpoint reports none; searches are not among them."""
+    used: object = getattr(message, "usage", None)
+    return Usage(
+        input=_reported(used, "input_tokens"),
+        cache_write=_reported(used, "cache_creation_input_tokens"),
+        cache_read=_reported(used, "cache_read_input_tokens"),
+        output=_reported(used, "output_tokens"),
+    )
+
+
+def with_usage(event: RawMessageStreamEvent) -> RawMessageStreamEvent:
+    """The event with zeros where the endpoint reports no usage: the SDK adds up fields that it has not looked for."""
+    if event.type == "message_start":
+        used = getattr(event.message, "usage", None)
+        event.message.usage = WireUsage(input_tokens=0, output_tokens=0) if used is None else used
+    elif event.type == "message_delta":
+        used = getattr(event, "usage", None)
+        event.usage = MessageDeltaUsage(output_tokens=0) if used is None else used
+        event.usage.output_tokens = _reported(used, "output_tokens")
+    return event
+
+
+def _reported(used: object, name: str) -> int:
+    tokens: object = getattr(used, name, None)
+    return token_count(tokens)
+
+
+def count_of(answer: object) -> int | None:
+    """The tokens of a count. None where it is none: the SDK validates nothing that it receives, and a page or a zero
+    would let a call of any size pass.
+    """
+    counted: object = getattr(answer, "input_tokens", None)
+    return token_count(counted) or None
+
+
+def _system(request: ModelRequest, facts: ModelFacts, *, marks: bool) -> list[TextBlockParam]:
+    system: list[TextBlockParam] = []
+    if request.system:
+        system.append({"type": "text", "text": request.system})
+        if marks:
+            system[-1]["cache_control"] = CACHED
+    if request.require_tool is not None and not facts.forces_tools:
+        system.append({"type": "text", "text": f"Reply with exactly one call of the tool `{request.require_tool}`."})
+    return system
+
+
+def _tools(specs: Sequence[ToolSpec], *, marks: bool) -> list[ToolParam]:
+    tools: list[ToolParam] = [
+        {"name": spec.name, "description": spec.description, "input_schema": {**spec.input_schema}} for spec in specs
+    ]
+    if marks:
+        tools[-1]["cache_control"] = CACHED
+    return tools
+
+
+def _tool_choice(facts: ModelFacts, tool: str) -> ToolChoiceParam:
+    if facts.forces_tools:
+        return {"type": "tool", "name": tool, "disable_parallel_tool_use": True}
+    return {"type": "auto", "disable_parallel_tool_use": True}
+
+
+def _messages(messages: Sequence[Message], *, marks: bool) -> list[MessageParam]:
+    indices = range(len(messages))
+    marked = [index for index in indices if marks and _ends_request(messages, index)][-_USER_MARKS:]
+    return [_message(message, mark=index in marked) for index, message in enumerate(messages)]
+
+
+def _ends_request(messages: Sequence[Message], index: int) -> bool:
+    message, following = messages[index], messages[index + 1 : index + 2]
+    return message.role == "user" and bool(message.blocks) and all(other.role == "assistant" for other in following)
+
+
+def _message(message: Message, *, mark: bool) -> MessageParam:
+    match message.role:
+        case "user":
+            content = [_user_block(block) for block in message.blocks]
+            if mark:
+                content[-1]["cache_control"] = CACHED
+            return {"role": "user", "content": content}
+        case "assistant":
+            return {"role": "assistant", "content": [_assistant_block(block) for block in message.blocks]}
+
+
+def _user_block(block: Block) -> UserBlockParam:
+    match block:
+        case Text():
+            return {"type": "text", "text": block.text}
+        case ToolResult():
+            return {
+                "type": "tool_result",
+                "tool_use_id": block.tool_use_id,
+                "content": block.content,
+                "is_error": block.is_error,
+            }
+        case Thinking() | RedactedThinking() | ToolUse() | Opaque():
+            raise _misplaced(block, "user")
+
+
+def _assistant_block(block: Block) -> AssistantBlockParam:
+    match block:
+        case Text():
+            return {"type": "text", "text": block.text}
+        case Thinking():
+            return {"type": "thinking", "thinking": block.thinking, "signature": block.signature}
+        case RedactedThinking():
+            return {"type": "redacted_thinking", "data": block.data}
+        case ToolUse():
+            return {"type": "tool_use", "id": block.id, "name": block.name, "input": {**block.input}}
+        case ToolResult() | Opaque():
+            raise _misplaced(block, "assistant")
+
+
+def _misplaced(block: Block, role: Literal["user", "assistant"]) -> ModelRejected:
+    return ModelRejected(f"the Messages API takes no block of type {block.type} in a message of the {role}")
+
+
+def _block(block: ContentBlock) -> Block:
+    # An unknown block arrives as the SDK's first kind, with its own `type`: only that field tells what it is.
+    match block.type:
+        case "text":
+            return Text(text=whole_text(block.text))
+        case "thinking":
+            return Thinking(thinking=block.thinking, signature=block.signature)
+        case "redacted_thinking":
+            return RedactedThinking(data=block.data)
+        case "tool_use":
+            call = ToolUse.model_validate({"id": block.id, "name": block.name, "input": block.input})
+            return call.replace(name=whole_text(call.name), input=sendable_fields(call.input))
+        case unknown:
+            raise ReplyUnfit(f"the model's reply has a block of the unknown type {_named(unknown)}")
+
+
+def _stop(reason: str | None) -> StopReason:
+    if reason is None:
+        raise ReplyUnfit("the model's reply was cut off")
+    try:
+        return StopReason(reason)
+    except ValueError:
+        raise ReplyUnfit(f"the model stopped for the unknown reason {_named(reason)}") from None
+
+
+def _named(kind: object) -> str:
+    return kind if isinstance(kind, str) and _NAME.fullmatch(kind) else "(not shown: it is no name of the protocol)"

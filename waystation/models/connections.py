@@ -1,0 +1,412 @@
+"""What endpoints of models do over HTTP when they do not answer: silence, broken connections, refusals, delays.
+
+The one table from what vendors refuse to our errors, whatever protocol they speak. Messages keep the status, the kind
+and the request id. A vendor's own words stay out: they can quote the request.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from copy import copy
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from math import isfinite
+from typing import Literal, NamedTuple
+
+import httpx2
+from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
+
+from waystation.kernel.errors import (
+    EndpointBroken,
+    KeyRefused,
+    ModelError,
+    ModelGone,
+    ModelRejected,
+    ModelUnavailable,
+    ReplyBlocked,
+    ReplyUnfit,
+    SpendingLimitReached,
+)
+from waystation.kernel.network import why_broken
+from waystation.kernel.patterns import proven
+
+CONNECT_SECONDS = 10.0
+COUNT_SECONDS = 60.0
+"""So long a count of tokens may take: nothing is thought about it."""
+MOST_DELAY = 86_400.0
+"""Seconds for which an endpoint may put the next attempt off."""
+MOST_REPLY_BYTES = 32_000_000
+"""Of one response: the longest reply in the smallest events has about half of it."""
+MOST_REPORTED = 1_000_000_000
+"""Of one call, as an endpoint may report them. More is no count, fits no store, and counts as not reported."""
+_AS_IT_IS = "identity"
+"""A body that is not compressed: how long one becomes that is, nobody knows before it has filled the memory."""
+_BEGAN = "waystation_began"
+
+
+def token_count(tokens: object) -> int:
+    """A count as an endpoint reports it; 0 for what is none."""
+    return tokens if isinstance(tokens, int) and 0 < tokens <= MOST_REPORTED else 0
+
+
+class Patience(NamedTuple):
+    """Seconds of silence that are borne."""
+
+    first_byte: float = 180.0
+    """Before the first byte of a reply."""
+    thinking: float = 600.0
+    """The same where the model is asked to think first."""
+    stream: float = 90.0
+    """Between two pieces of a reply that has begun, pings included."""
+
+    def before(self, *, thinks: bool) -> float:
+        """Until the first byte of a reply."""
+        return self.thinking if thinks else self.first_byte
+
+
+USUAL_PATIENCE = Patience()
+
+_Verdict = Literal["final", "no money", "not billed", "unclear"]
+"""Another attempt changes nothing; nothing before somebody paid; certainly refused, worth another attempt; worth one,
+but perhaps billed already."""
+
+
+class _Row(NamedTuple):
+    """What a status means to us. `kind` is the Messages protocol's name of it, which is all that an error in a stream
+    has.
+    """
+
+    kind: str
+    verdict: _Verdict
+    meaning: str
+
+
+TABLE: Mapping[int, _Row] = {
+    400: _Row("invalid_request_error", "final", "the request was refused"),
+    401: _Row("authentication_error", "final", "the API key was not accepted"),
+    402: _Row("billing_error", "no money", "the provider's spending limit is reached, or its account has no credit"),
+    403: _Row("permission_error", "final", "the API key may not do this"),
+    404: _Row("not_found_error", "final", "there is no such model or endpoint"),
+    408: _Row("timeout_error", "unclear", "the provider timed out"),
+    409: _Row("conflict_error", "not billed", "the provider reports a conflict"),
+    413: _Row("request_too_large", "final", "the request is too large"),
+    424: _Row("model_error", "unclear", "the model failed at its provider"),
+    429: _Row("rate_limit_error", "not billed", "the provider's rate limit is reached"),
+    500: _Row("api_error", "unclear", "the provider failed"),
+    529: _Row("overloaded_error", "not billed", "the provider is overloaded"),
+}
+
+_STATUS_OF_KIND = {
+    **{row.kind: status for status, row in TABLE.items()},
+    "throttlingException": 429,
+    "serviceUnavailableException": 529,
+    "modelTimeoutException": 408,
+    "modelStreamErrorException": 424,
+}
+
+NO_CREDIT = "the provider's account has no credit"
+BLOCKED = "the provider's content filter blocked the reply"
+OVER_WINDOW = "the request is longer than the model's window"
+_GONE = "there is no such model at this endpoint, or not in this region"
+_NO_ACCESS = "the account has no access to this model: it is asked for in the vendor's console"
+_BY_PROFILE = "this model is reached by an inference profile only: put its region before the name, as in us.NAME"
+_RETIRED = "the model is gone: its vendor has retired it"
+_NO_CREDENTIALS = "the credentials were not accepted, or have expired"
+_CAUSES = {
+    "prompt is too long": OVER_WINDOW,
+    "context length": OVER_WINDOW,
+    "context_length": OVER_WINDOW,
+    "context window": OVER_WINDOW,
+    "context size": OVER_WINDOW,
+    "context limit": OVER_WINDOW,
+    "maximum context": OVER_WINDOW,
+    "input is too long": OVER_WINDOW,
+    "maximum number of tokens allowed": OVER_WINDOW,
+    "`inputs` tokens + `max_new_tokens` must be": OVER_WINDOW,
+    "`inputs` must have less than": OVER_WINDOW,
+    "credit balance is too low": NO_CREDIT,
+    "insufficient_quota": NO_CREDIT,
+    "exceeded your current quota": NO_CREDIT,
+    "content filtering policy": BLOCKED,
+    "content management policy": BLOCKED,
+    "content_filter": BLOCKED,
+    "access to the model": _NO_ACCESS,
+    "model identifier is invalid": _GONE,
+    "model_not_found": _GONE,
+    "reached the end of its life": _RETIRED,
+    "on-demand throughput": _BY_PROFILE,
+    "security token": _NO_CREDENTIALS,
+    "tool_choice": "the model does not take this choice of tools",
+    "thinking": "the model does not take these thinking blocks or settings",
+    "effort": "the model does not take this effort",
+}
+"""Causes that a person must tell apart, by words and codes of vendors that we never repeat; looked for in statuses
+from 400 on that say no more by themselves."""
+_SAYS_LITTLE = frozenset({400, 403, 404, 422, 429})
+_OF_A_REQUEST = frozenset({400, 422})
+"""Where words about the request, and not about the account, may stand."""
+_OF_A_LONG_REQUEST = frozenset({413, 500})
+"""What some servers say of a request over the window, beside the two."""
+_OF_AN_ACCOUNT = frozenset({NO_CREDIT, _GONE, _NO_ACCESS, _RETIRED, _NO_CREDENTIALS})
+
+_NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+
+LONGER = "WAYSTATION_MODEL_PATIENCE and WAYSTATION_MODEL_PATIENCE_THINKING say how long it is waited for"
+CUT_OFF = "the model's reply was cut off"
+NO_STREAM = "the endpoint answered with something else than an event stream; check its URL"
+PAGE_INSTEAD = "the endpoint answered with a page, as proxies and sign-ins do; check its URL"
+
+
+def no_stream(content_type: str) -> ModelError:
+    """Our error for what came in the place of a stream: a page was certainly not billed, anything else perhaps."""
+    return EndpointBroken(PAGE_INSTEAD) if content_type.startswith("text/html") else ReplyUnfit(NO_STREAM)
+
+
+_SAFE = proven(r"[A-Za-z0-9_.:-]{1,80}")
+
+
+class _Error(BaseModel):
+    message: str = ""
+    type: str | None = None
+    code: str | int | None = None
+
+
+class VendorFault(BaseModel):
+    """What a server says in the place of a reply, in one of the shapes in which servers say it: nested or not."""
+
+    error: _Error | str | None = None
+    message: str = ""
+    type: str | None = None
+    code: str | int | None = None
+    detail: JsonValue = None
+
+    @property
+    def words(self) -> str:
+        """In its own words."""
+        said = self.error.message if isinstance(self.error, _Error) else self.error
+        return said or self.message or (self.detail if isinstance(self.detail, str) else "")
+
+    @property
+    def kind(self) -> str:
+        """What it calls it: a number is the status once more."""
+        named = self.error if isinstance(self.error, _Error) else self
+        return named.code if isinstance(named.code, str) and not named.code.isdigit() else named.type or ""
+
+
+_ANY: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
+
+
+def fault_of(body: object) -> VendorFault:
+    """What is said, in JSON or as read from it, also as the only one of a list; nothing where it is a page, or has no
+    shape that is known.
+    """
+    try:
+        read = _ANY.validate_json(body) if isinstance(body, str | bytes) else _ANY.validate_python(body)
+        return VendorFault.model_validate(read[0] if isinstance(read, list) and read else read, extra="ignore")
+    except ValidationError:
+        return VendorFault()
+
+
+class VendorRefusal(NamedTuple):
+    """What a vendor answers in the place of a reply."""
+
+    status: int
+    """Under 300 where a stream had begun."""
+    kind: str
+    """As the vendor calls it; empty where it does not."""
+    words: str
+    request: str
+    """Its id; empty where there is none."""
+    headers: Mapping[str, str]
+
+    @property
+    def row(self) -> _Row:
+        """What it means; in a stream by its kind alone."""
+        status = self.status if self.status >= 400 else _STATUS_OF_KIND.get(self.kind, 500)
+        return TABLE.get(status, TABLE[400] if status < 500 else TABLE[500])
+
+    @property
+    def meaning(self) -> str:
+        """The same for a person."""
+        row, said = self.row, f"{self.kind} {self.words}".lower()
+        status = self.status if self.status >= 400 else 400 if row is TABLE[400] else 0
+        found = next((cause for sign, cause in _CAUSES.items() if sign in said), "")
+        fitting = status in _OF_A_REQUEST or (status in _SAYS_LITTLE and found in _OF_AN_ACCOUNT)
+        fitting = fitting or (found == OVER_WINDOW and status in _OF_A_LONG_REQUEST)
+        return found if found and fitting else row.meaning
+
+    @property
+    def error(self) -> ModelError:
+        """Ours for it. In a stream it is final only where a filter blocked the reply: the stream had begun, so it may
+        have been billed, and any other cause that is final comes back as a status.
+        """
+        if 300 <= self.status < 400:
+            # Whoever is redirected would hand the conversation and the key to another address than was configured.
+            where = "which is not followed: set the endpoint's base URL to where it leads"
+            return ModelRejected(f"the endpoint redirects (status {self.status}), {where}")
+        row, message, delay = self.row, self._message, retry_after(self.headers)
+        if self.meaning == BLOCKED:
+            return ReplyBlocked(message)
+        if self.status < 400:
+            return ModelUnavailable(message, retry_after=delay)
+        if row.verdict == "no money" or self.meaning == NO_CREDIT:
+            return SpendingLimitReached(message)
+        if row.verdict == "final" or self.meaning == OVER_WINDOW:
+            return self._final(message)
+        return ModelUnavailable(message, retry_after=delay, possibly_billed=row.verdict == "unclear")
+
+    def _final(self, message: str) -> ModelRejected:
+        """Ours where another attempt changes nothing."""
+        if self.row is TABLE[404] or self.meaning in {_GONE, _RETIRED}:
+            return ModelGone(message)
+        keyless = {TABLE[401].meaning, TABLE[403].meaning, _NO_CREDENTIALS}
+        return KeyRefused(message) if self.meaning in keyless else ModelRejected(message)
+
+    @property
+    def _message(self) -> str:
+        kind = self.kind if _SAFE.fullmatch(self.kind) else self.row.kind
+        request = self.request if _SAFE.fullmatch(self.request) else "unknown"
+        return f"{self.meaning} (status {self.status}, {kind}, request {request})"
+
+
+def named_error(error: ModelError, model: str, variable: str, *, is_set: bool) -> ModelError:
+    """The same with the model's full name before it, and behind it what a person looks at next. `variable`: which has
+    the endpoint's key, and whether the worker has it; empty where it has none.
+    """
+    step = ""
+    if isinstance(error, ModelGone):
+        step = f"; `waystation doctor --model {model}` shows what is there"
+    elif isinstance(error, KeyRefused) and variable:
+        step = f"; its key is the worker's {variable}{'' if is_set else ', which is not set there'}"
+    named = copy(error)
+    named.args = (f"{model}: {error}{step}",)
+    return named
+
+
+class UnfitBody(httpx2.DecodingError):
+    """A response that is not read any further, for its own reason."""
+
+
+class Silence(httpx2.ReadTimeout):
+    """A response whose next piece did not come in time."""
+
+    def __init__(self, request: httpx2.Request, *, begun: bool) -> None:
+        """`begun`: whether there was a piece before."""
+        self.begun = begun
+        super().__init__("silent for too long", request=request)
+
+
+def broken(cause: BaseException) -> ModelError:
+    """Our error for a connection that failed."""
+    sent = not isinstance(cause, _NOTHING_SENT)
+    if isinstance(cause, Silence) and cause.begun:
+        return ModelUnavailable("the model's reply began, and then nothing came any more, not even a ping")
+    if isinstance(cause, httpx2.ReadTimeout):
+        return ModelUnavailable(f"the provider took the call and sent nothing{_seconds(cause)}: {LONGER}")
+    if isinstance(cause, httpx2.TimeoutException):
+        return ModelUnavailable("the provider did not answer in time", possibly_billed=sent)
+    if isinstance(cause, UnfitBody):
+        return ReplyUnfit(str(cause))
+    return ModelUnavailable(f"the connection to the provider failed: {why_broken(cause)}", possibly_billed=sent)
+
+
+def _seconds(error: httpx2.ReadTimeout) -> str:
+    """How long it was waited for, where the request says so."""
+    try:
+        return f" for {error.request.extensions['timeout']['read']:,.0f} s"
+    except (RuntimeError, LookupError, TypeError):  # it has no request, or not ours
+        return ""
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait, a day at most, where the provider names them: in milliseconds, in seconds or as a date.
+
+    A date is read against the response's own, so that no clock of ours is involved.
+    """
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return min(milliseconds / 1000, MOST_DELAY)
+    named = headers.get("retry-after")
+    seconds = _number(named)
+    if seconds is not None:
+        return min(seconds, MOST_DELAY)
+    until, now = _date(named), _date(headers.get("date"))
+    return None if until is None or now is None else min(max(0.0, (until - now).total_seconds()), MOST_DELAY)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if isfinite(number) and number >= 0 else None
+
+
+def _date(text: str | None) -> datetime | None:
+    try:
+        moment = parsedate_to_datetime(text or "")
+    except (ValueError, OverflowError):
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+class _Watched(httpx2.AsyncByteStream):
+    """The body of a response whose every piece has to come in time, and that ends. Raises Silence, UnfitBody."""
+
+    def __init__(self, request: httpx2.Request, body: httpx2.AsyncByteStream, first: float, later: float) -> None:
+        """Seconds that are left for the first piece, and that each later one may take."""
+        self._request, self._body, self._first, self._later = request, body, first, later
+        self._closed = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """The pieces as they come, until the body ends or is closed."""
+        pieces, begun, taken = aiter(self._body), False, 0
+        while not self._closed:
+            try:
+                async with asyncio.timeout(self._later if begun else self._first):
+                    piece = await anext(pieces)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                raise Silence(self._request, begun=begun) from None
+            begun, taken = begun or bool(piece), taken + len(piece)
+            if taken > MOST_REPLY_BYTES:
+                raise UnfitBody(f"the model's reply is longer than {MOST_REPLY_BYTES:,} bytes", request=self._request)
+            yield piece
+
+    async def aclose(self) -> None:
+        """Close the body."""
+        self._closed = True
+        await self._body.aclose()
+
+
+def silence_limit(seconds: float) -> httpx2.Timeout:
+    """So long a call may be silent."""
+    return httpx2.Timeout(seconds, connect=CONNECT_SECONDS)
+
+
+def watching(client: httpx2.AsyncClient, later: float) -> httpx2.AsyncClient:
+    """The client with an eye on what it receives: pings are swallowed above it, and its time-outs know one length.
+
+    It follows no redirect: what is asked goes to the address that was set.
+    """
+
+    async def began(request: httpx2.Request) -> None:
+        request.extensions[_BEGAN] = asyncio.get_running_loop().time()
+
+    async def watch(response: httpx2.Response) -> None:
+        extensions = response.request.extensions
+        waited = asyncio.get_running_loop().time() - extensions[_BEGAN]
+        if response.headers.get("content-encoding", _AS_IT_IS) != _AS_IT_IS:
+            raise UnfitBody("the endpoint compresses its replies, which it was asked not to", request=response.request)
+        left = max(extensions["timeout"]["read"] - waited, 0.0)
+        if isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = _Watched(response.request, response.stream, left, later)
+
+    client.follow_redirects = False
+    client.headers["accept-encoding"] = _AS_IT_IS
+    hooks = client.event_hooks
+    client.event_hooks = {
+        "request": [*hooks.get("request", ()), began],
+        "response": [*hooks.get("response", ()), watch],
+    }
+    return client

@@ -1,0 +1,296 @@
+"""Endpoints of models: where they are, and what each can do: known from its maker's pages, probed, or written down.
+
+A model at a named endpoint has a full name, `ENDPOINT::MODEL`, which is what terms, prices, charges and bills call it.
+A name without an endpoint is of the one that `ANTHROPIC_BASE_URL` names, the provider's own by default.
+"""
+
+from collections.abc import Mapping
+from datetime import date
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, StringConstraints, model_validator
+
+from waystation.kernel.errors import BadInput
+from waystation.kernel.value import Value
+from waystation.models.profiles import OFFLINE_MODEL, at_endpoint, located, model_facts
+
+PROVIDER = "anthropic.com"
+"""Whose the built-in prices are."""
+PROVIDER_URL = f"https://api.{PROVIDER}"
+PROVIDER_KEY = "ANTHROPIC_API_KEY"
+
+
+class Capabilities(Value):
+    """What one endpoint can do for one model. None: nobody knows, and it is asked as the provider's own would be."""
+
+    streams: bool | None = None
+    """Whether its replies are whole event streams that end with a stop reason."""
+    tools: bool | None = None
+    """Whether it takes tools, calls them, and takes their results."""
+    forces_tools: bool | None = None
+    """Whether `tool_choice` may name a tool; where not, the model is asked in words."""
+    parallel_calls: bool | None = None
+    """Whether one reply can hold several calls."""
+    reports_usage: bool | None = None
+    caches: bool | None = None
+    """Whether it takes cache marks and reports what they saved; where not, no marks are sent."""
+    counts: bool | None = None
+    """Whether it counts tokens; where not, it is never asked to."""
+    binds_thinking: bool | None = None
+    """Whether it takes the provider's beta that leaves outdated thinking out; where not, that is never asked for."""
+    names_overflow: bool | None = None
+    """Whether it refuses what is longer than the window in words that are told apart from other refusals."""
+    answers_as: str = ""
+    """The model that answers, where it is another than was asked for."""
+    probed: date | None = None
+    """When it was asked. None: these are somebody's words."""
+    source: str = ""
+
+    @property
+    def unfit(self) -> str:
+        """Why no task can run there; empty where nothing is known to stop one."""
+        if self.streams is False:
+            return "its replies are no whole streams"
+        return "it does not take tools, or does not call them" if self.tools is False else ""
+
+
+UNKNOWN = Capabilities()
+KNOWN: Mapping[str, Capabilities] = {
+    PROVIDER_URL: Capabilities(
+        streams=True,
+        tools=True,
+        parallel_calls=True,
+        reports_usage=True,
+        caches=True,
+        counts=True,
+        names_overflow=True,
+        source="the provider's reference of the Messages API, read in October 2026",
+    ),
+}
+"""By address. Which models take a forced choice and bound thinking differs there (`waystation.models.profiles`)."""
+
+
+EndpointKind = Literal["anthropic", "compatible", "bedrock", "mantle", "vertex", "foundry", "openai"]
+"""The provider's API; another server of its protocol; Amazon Bedrock by its older and its newer door; Google Vertex;
+Microsoft Foundry; chat completions."""
+OPENAI_URL = "https://api.openai.com/v1"
+OPENAI_KEY = "OPENAI_API_KEY"
+_BY_KIND: Mapping[EndpointKind, Capabilities] = {
+    "bedrock": Capabilities(counts=False, source="the SDK, which refuses to count there"),
+    "openai": Capabilities(
+        caches=False, counts=False, binds_thinking=False, source="chat completions, which have none of these"
+    ),
+}
+"""What follows from how an endpoint is spoken to, where nothing else is known of it."""
+_URLS: Mapping[EndpointKind, str] = {
+    "bedrock": "https://bedrock-runtime.{}.amazonaws.com",
+    "mantle": "https://bedrock-mantle.{}.api.aws/anthropic",
+    "foundry": "https://{}.services.ai.azure.com/anthropic",
+    "openai": OPENAI_URL,
+}
+"""By region or resource, as the SDK has them."""
+_VERTEX: Mapping[str, str] = {
+    "global": "https://aiplatform.googleapis.com/v1",
+    "us": "https://aiplatform.us.rep.googleapis.com/v1",
+    "eu": "https://aiplatform.eu.rep.googleapis.com/v1",
+}
+_REGIONAL = ("bedrock", "mantle", "vertex")
+Auth = Literal["bearer", "x-api-key", "both"]
+FullName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+
+def base_url(address: str, *, versioned: bool = False) -> str:
+    """The address that a client puts its paths behind. What it says is not repeated: it may hold a password.
+
+    Raises ValueError. `versioned`: whether its path may end in `/v1`.
+    """
+    address, fault = address.strip(), "it is no http or https address of an endpoint, like http://localhost:11434"
+    try:
+        parts = urlsplit(address)
+        _ = parts.port
+    except ValueError:
+        raise ValueError(fault) from None
+    clean = len(address.split()) == 1 and not {"?", "#"} & {*address}
+    if parts.scheme not in ("http", "https") or not parts.hostname or not clean:
+        raise ValueError(fault)
+    added = ("/chat/completions",) if versioned else ("/v1", "/messages")
+    if parts.path.rstrip("/").endswith(added):
+        named = "/chat/completions" if versioned else "/v1 or /v1/messages"
+        raise ValueError(f"write the address without {named} at its end, which the client adds")
+    return address
+
+
+class NamedEndpoint(Value):
+    """A named endpoint, as the config file has it: `[endpoints.NAME]`. No secret is in it."""
+
+    kind: EndpointKind
+    base_url: str | None = None
+    """Where it is, if not where its vendor has it."""
+    auth: Auth = "bearer"
+    """How a `compatible` server is sent its key."""
+    key_from: str = ""
+    """The variable of the environment that has its key, without which it is not asked. Not given: `ANTHROPIC_API_KEY`
+    for the provider, `OPENAI_API_KEY` for openai, `ANTHROPIC_FOUNDRY_API_KEY`, `AWS_BEARER_TOKEN_BEDROCK`; none for
+    `compatible`."""
+    model: str = ""
+    """Which of its models works where nobody says."""
+    region: str = Field(default="", pattern=r"^[a-z0-9-]{0,40}$")
+    profile: str = ""
+    """Of AWS's own configuration."""
+    project: str = ""
+    """At Google; by default that of the credentials."""
+    resource: str = Field(default="", pattern=r"^[A-Za-z0-9-]{0,64}$")
+    """At Foundry: the first part of its host's name."""
+    fallback: tuple[FullName, ...] = ()
+    """Who takes a call where this endpoint is gone, overloaded or over its spending limit, in this order: a full name,
+    or an endpoint that has a model of that name, or one of its own."""
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        if self.base_url is not None:
+            base_url(self.base_url, versioned=self.kind == "openai")
+        elif self.kind == "compatible":
+            raise ValueError("it needs a base_url")
+        if self.kind in _REGIONAL and not self.region:
+            raise ValueError("it needs a region, like us-east-1")
+        if self.kind == "foundry" and bool(self.resource) == (self.base_url is not None):
+            raise ValueError("it needs a resource or a base_url")
+        return self
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        if self.base_url is not None:
+            return self.base_url
+        place = self.region if self.kind != "foundry" else self.resource
+        if self.kind == "vertex":
+            return _VERTEX.get(place, f"https://{place}-aiplatform.googleapis.com/v1")
+        return _URLS.get(self.kind, PROVIDER_URL).format(place)
+
+    @property
+    def address(self) -> str:
+        """The same without who may use it, for people to read."""
+        return _address(self.url)
+
+    @property
+    def key_variable(self) -> str:
+        """The variable that has its key; empty where it takes none."""
+        of_kind: Mapping[EndpointKind, str] = {
+            "foundry": "ANTHROPIC_FOUNDRY_API_KEY",
+            "bedrock": "AWS_BEARER_TOKEN_BEDROCK",
+            "mantle": "AWS_BEARER_TOKEN_BEDROCK",
+        }
+        return self.needed_key or of_kind.get(self.kind, "")
+
+    @property
+    def needed_key(self) -> str:
+        """The variable without which nothing is asked of it: one that somebody named, or its maker's own."""
+        if self.key_from or self.kind == "anthropic":
+            return self.key_from or PROVIDER_KEY
+        of_maker = self.kind == "openai" and urlsplit(self.url).hostname == urlsplit(OPENAI_URL).hostname
+        return OPENAI_KEY if of_maker else ""
+
+    @property
+    def keyless(self) -> str:
+        """What is said where its key is missing."""
+        return f"the endpoint at {self.address} needs a key: set {self.key_variable}"
+
+
+class ModelEndpoint(Value):
+    """Where models answer, and what is written down of them there."""
+
+    url: str = PROVIDER_URL
+    """Without who may use it: a password is nobody's name."""
+    kind: EndpointKind = "anthropic"
+    rows: Mapping[str, Capabilities] = {}
+    """By the model's name."""
+
+    @property
+    def host(self) -> str:
+        """Its host."""
+        return urlsplit(self.url).hostname or "this endpoint"
+
+    @property
+    def is_provider(self) -> bool:
+        """Whether it is the provider's own, whose prices and habits are built in."""
+        return self.host == PROVIDER or self.host.endswith(f".{PROVIDER}")
+
+    def of(self, model: str) -> Capabilities:
+        """What it can do for a model: as written down, or else as known."""
+        known = KNOWN.get(PROVIDER_URL if self.is_provider else self.url)
+        return self.rows.get(located(model).model) or known or _BY_KIND.get(self.kind, UNKNOWN)
+
+    def looked_at(self, model: str) -> bool:
+        """Whether somebody did, or its maker says it all."""
+        return located(model).model in self.rows or self.is_provider
+
+
+class Endpoints(Value):
+    """All that the settings say of where models are."""
+
+    base_url: str | None = None
+    """Of models without an endpoint in their names."""
+    named: Mapping[str, NamedEndpoint] = {}
+    rows: Mapping[str, Mapping[str, Capabilities]] = {}
+    """By address and model."""
+    default: str = ""
+    """The named endpoint of models without one; empty: the one at `base_url`."""
+
+    def at(self, model: str) -> ModelEndpoint:
+        """Where a model is, by its full name. Raises BadInput for an endpoint that nobody named."""
+        named = located(model).endpoint
+        if not named:
+            return model_endpoint(self.base_url, self.rows)
+        if (endpoint := self.named.get(named)) is None:
+            raise BadInput(f"{model} is at an endpoint without a table: write [endpoints.{named}] (docs/models.md)")
+        return model_endpoint(endpoint.url, self.rows).replace(kind=endpoint.kind)
+
+    def full(self, model: str, endpoint: str = "", *, given: bool = True) -> str:
+        """The full name of a model at an endpoint, or at the default one. `given`: somebody chose it, rather than us:
+        else the endpoint's own model takes its place.
+        """
+        place = endpoint or self.default
+        if located(model).endpoint or not place:
+            return model
+        own = self.named[place].model if place in self.named else ""
+        return at_endpoint(place, model if given or not own else own)
+
+    def fallbacks(self, model: str) -> tuple[str, ...]:
+        """Who may answer in its place, by full names, in order; never itself."""
+        place = located(model)
+        others = self.named[place.endpoint].fallback if place.endpoint in self.named else ()
+        full = (self._fallback(other, place.model) for other in others)
+        return tuple(dict.fromkeys(other for other in full if other != model))
+
+    def _fallback(self, other: str, model: str) -> str:
+        return at_endpoint(other, self.named[other].model or model) if other in self.named else other
+
+    @property
+    def unknown_fallbacks(self) -> tuple[tuple[str, str], ...]:
+        """Endpoints, each with a fallback that is neither another one, nor a full name of a model at one, nor a model
+        that is known at the provider.
+        """
+        return tuple(
+            (name, other)
+            for name, endpoint in self.named.items()
+            for other in endpoint.fallback
+            if other not in self.named and not self._knows(other)
+        )
+
+    def _knows(self, model: str) -> bool:
+        place = located(model).endpoint
+        return place in self.named if place else model == OFFLINE_MODEL or model_facts(model).known
+
+
+def model_endpoint(base_url: str | None, written: Mapping[str, Mapping[str, Capabilities]]) -> ModelEndpoint:
+    """The endpoint at an address, with what the settings say of it."""
+    url = _address(base_url or PROVIDER_URL)
+    rows = {model: row for place, rows in written.items() if _address(place) == url for model, row in rows.items()}
+    return ModelEndpoint(url=url, rows=rows)
+
+
+def _address(base_url: str) -> str:
+    """An address as rows name it: no user, no password, no slash at its end."""
+    parts = urlsplit(base_url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2].lower()).geturl().rstrip("/")

@@ -1,0 +1,108 @@
+"""The client of chat completions: the only module here that talks to a network.
+
+The vendor's SDK would bring a second HTTP client and four more packages for one call of one path, whose stream is read
+here in a dozen lines; so it is not used.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx2
+from pydantic import ValidationError
+
+from waystation.kernel.errors import ReplyUnfit
+from waystation.models.connections import (
+    USUAL_PATIENCE,
+    Patience,
+    VendorFault,
+    VendorRefusal,
+    broken,
+    fault_of,
+    no_stream,
+    silence_limit,
+    watching,
+)
+from waystation.models.endpoints import OPENAI_URL, ModelEndpoint
+from waystation.models.openai import wire
+from waystation.models.ports import ModelReply, ModelRequest
+
+_END = "[DONE]"
+_REQUEST_ID = "x-request-id"
+
+
+class OpenAIModel:
+    """A `ChatModel` behind chat completions. It always streams, so that no connection idles through a long reply."""
+
+    def __init__(self, client: httpx2.AsyncClient, url: str, endpoint: ModelEndpoint, patience: Patience) -> None:
+        """Take over the client, which `aclose` closes. `url`: what `/chat/completions` is put behind."""
+        self._client, self._url = client, f"{url.rstrip('/')}/chat/completions"
+        self._endpoint, self._patience = endpoint, patience
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """Ask once; see `ChatModel`."""
+        of_maker = self._url.startswith(OPENAI_URL)
+        body = wire.request_body(request, self._endpoint.of(request.model), of_maker=of_maker)
+        timeout = silence_limit(self._patience.before(thinks=request.effort is not None))
+        reply = wire.ChatReply(thought=request.effort is not None)
+        async with _errors(), self._client.stream("POST", self._url, json=body, timeout=timeout) as response:
+            if not response.is_success:
+                raise _refusal(response, fault_of(await response.aread())).error
+            if not (answered := response.headers.get("content-type", "")).startswith("text/event-stream"):
+                raise no_stream(answered)
+            async for data in _events(response):
+                chunk = wire.ChatChunk.model_validate_json(data)
+                if chunk.error is not None:
+                    raise _refusal(response, fault_of(data)).error
+                reply.take(chunk)
+        return reply.whole()
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        """See `ChatModel`: the protocol has no count."""
+        del request
+
+    async def aclose(self) -> None:
+        """Close the client and its connections."""
+        await self._client.aclose()
+
+
+def openai_model(
+    key: str | None,
+    url: str = OPENAI_URL,
+    http_client: httpx2.AsyncClient | None = None,
+    patience: Patience = USUAL_PATIENCE,
+    endpoint: ModelEndpoint | None = None,
+) -> OpenAIModel:
+    """A model behind `url`; without a key none is sent."""
+    client = watching(http_client or httpx2.AsyncClient(), patience.stream)
+    if key:
+        client.headers["authorization"] = f"Bearer {key}"
+    return OpenAIModel(client, url, endpoint or ModelEndpoint(url=url, kind="openai"), patience)
+
+
+async def _events(response: httpx2.Response) -> AsyncIterator[str]:
+    """What stands behind `data:`, up to the end that the protocol marks. Nobody waits for what may follow, and it is
+    read on all the same: generators that are left halfway are found by the garbage collector.
+    """
+    ended = False
+    async for line in response.aiter_lines():
+        data = line.removeprefix("data:").strip() if line.startswith("data:") else ""
+        ended = ended or data == _END
+        if data and not ended:
+            yield data
+
+
+def _refusal(response: httpx2.Response, fault: VendorFault) -> VendorRefusal:
+    request = response.headers.get(_REQUEST_ID, "")
+    return VendorRefusal(response.status_code, fault.kind, fault.words, request, response.headers)
+
+
+@asynccontextmanager
+async def _errors() -> AsyncGenerator[None]:
+    """Raise ours for every error of the HTTP client, and for what cannot be read. Raises ModelError."""
+    try:
+        yield
+    except httpx2.HTTPError as error:
+        raise broken(error) from None
+    except ValidationError as error:
+        fields = ", ".join(sorted({".".join(map(str, line["loc"])) for line in error.errors()})) or "no JSON"
+        raise ReplyUnfit(f"a piece of the model's reply has missing or malformed fields ({fields})") from None

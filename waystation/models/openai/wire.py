@@ -1,0 +1,256 @@
+"""Pure translation between our requests and replies and those of chat completions.
+
+What that protocol does not have is lost on the way: signed thinking, cache marks, and whether a result is an error,
+which is said in words.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+
+from pydantic import BaseModel, JsonValue, ValidationError, model_validator
+
+from waystation.context.transcript import Message, Text, ToolResult, ToolUse
+from waystation.kernel.errors import ModelRejected, ReplyUnfit
+from waystation.kernel.usage import Usage
+from waystation.kernel.value import sendable_json, whole_text
+from waystation.models.connections import CUT_OFF, token_count
+from waystation.models.endpoints import UNKNOWN, Capabilities
+from waystation.models.ports import ModelReply, ModelRequest, StopReason, ToolSpec
+from waystation.models.profiles import Effort, model_facts
+
+FAILED_CALL = "This call failed: "
+_EFFORTS: Mapping[Effort, str] = {"low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "xhigh"}
+_STOPS: Mapping[str, StopReason] = {
+    "stop": StopReason.END_TURN,
+    "tool_calls": StopReason.TOOL_USE,
+    "function_call": StopReason.TOOL_USE,
+    "length": StopReason.MAX_TOKENS,
+    "content_filter": StopReason.REFUSAL,
+}
+_Object = dict[str, JsonValue]
+
+
+def request_body(request: ModelRequest, capable: Capabilities = UNKNOWN, *, of_maker: bool = False) -> _Object:
+    """The request, always streamed. `of_maker`: at OpenAI itself, whose newer models know one name of the longest reply
+    and refuse the other, which is the only one that many servers know.
+
+    Raises ModelRejected for a block in a message of the wrong role.
+    """
+    body: _Object = {
+        "model": request.model,
+        "messages": [*_messages(request, capable)],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "max_completion_tokens" if of_maker else "max_tokens": request.max_output,
+    }
+    if request.tools:
+        body["tools"] = [_tool(tool) for tool in request.tools]
+    if request.require_tool is not None and _forces(request, capable):
+        body["tool_choice"] = {"type": "function", "function": {"name": request.require_tool}}
+    if request.effort is not None:
+        body["reasoning_effort"] = _EFFORTS[request.effort]
+    return body
+
+
+def _forces(request: ModelRequest, capable: Capabilities) -> bool:
+    return model_facts(request.model).forces_tools if capable.forces_tools is None else capable.forces_tools
+
+
+def _tool(spec: ToolSpec) -> JsonValue:
+    function: JsonValue = {"name": spec.name, "description": spec.description, "parameters": {**spec.input_schema}}
+    return {"type": "function", "function": function}
+
+
+def _messages(request: ModelRequest, capable: Capabilities) -> Iterator[JsonValue]:
+    told = [request.system] if request.system else []
+    if request.require_tool is not None and not _forces(request, capable):
+        told.append(f"Reply with exactly one call of the tool `{request.require_tool}`.")
+    if told:
+        yield {"role": "system", "content": "\n\n".join(told)}
+    for message in request.messages:
+        if message.role == "user":
+            yield from _of_user(message)
+        else:
+            yield _of_assistant(message)
+
+
+def _of_user(message: Message) -> Iterator[JsonValue]:
+    """Results first, each a message of its own: they must follow the calls."""
+    texts: list[str] = []
+    for block in message.blocks:
+        match block:
+            case ToolResult():
+                content = f"{FAILED_CALL}{block.content}" if block.is_error else block.content
+                yield {"role": "tool", "tool_call_id": block.tool_use_id, "content": content}
+            case Text():
+                texts.append(block.text)
+            case _:
+                raise ModelRejected(f"chat completions take no block of type {block.type} in a message of the user")
+    if said := "\n\n".join(filter(None, texts)):
+        yield {"role": "user", "content": said}
+
+
+def _of_assistant(message: Message) -> JsonValue:
+    """Thinking stays behind: nobody but who signed it could read it."""
+    if message.tool_results:
+        raise ModelRejected("chat completions take no block of type tool_result in a message of the assistant")
+    said: _Object = {"role": "assistant", "content": message.text}
+    if message.tool_uses:
+        said["tool_calls"] = [_call(call) for call in message.tool_uses]
+    return said
+
+
+def _call(call: ToolUse) -> JsonValue:
+    arguments = json.dumps(call.input, ensure_ascii=False)
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+class _Piece(BaseModel):
+    """What null stands for is what holds without the field."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, read: JsonValue) -> JsonValue:
+        return {name: value for name, value in read.items() if value is not None} if isinstance(read, dict) else read
+
+
+class _Function(_Piece):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _CallPiece(_Piece):
+    index: int | None = None
+    id: str | None = None
+    function: _Function = _Function()
+
+
+class _Delta(_Piece):
+    content: str | None = None
+    refusal: str | None = None
+    tool_calls: list[_CallPiece] | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    """The same by its other name: servers have one, the other or both."""
+    reasoning_details: JsonValue = None
+
+    @property
+    def thinks(self) -> bool:
+        """Whether it shows thinking, or that there was some."""
+        return bool(self.reasoning or self.reasoning_content or self.reasoning_details)
+
+
+class _Choice(_Piece):
+    delta: _Delta = _Delta()
+    finish_reason: str | None = None
+
+
+class _Details(_Piece):
+    cached_tokens: int | None = None
+
+
+class _Used(_Piece):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+
+
+class ChatChunk(_Piece):
+    """One piece of a reply. What is not looked at may have any shape."""
+
+    model: str = ""
+    choices: list[_Choice] = []
+    usage: _Used | None = None
+    error: JsonValue = None
+    """In the place of a piece, where something broke after the stream had begun."""
+
+
+class _Call(BaseModel):
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+class ChatReply(BaseModel):
+    """A reply as far as it has come."""
+
+    model: str = ""
+    text: str = ""
+    calls: list[_Call] = []
+    places: dict[int, int] = {}
+    """By index: which call its newest piece belongs to."""
+    stop: str | None = None
+    used: _Used | None = None
+    thought: bool = False
+    """It was asked to think, or shows that it did: that stays behind, and how much it was nobody says but the usage."""
+
+    def take(self, chunk: ChatChunk) -> None:
+        """Add a piece. Usage comes with the last one, or alone behind it, or never."""
+        self.model = chunk.model or self.model
+        self.used = chunk.usage or self.used
+        for choice in chunk.choices[:1]:
+            self.text += (choice.delta.content or "") + (choice.delta.refusal or "")
+            self.stop = choice.finish_reason or self.stop
+            self.thought = self.thought or choice.delta.thinks
+            for piece in choice.delta.tool_calls or ():
+                self._take_call(piece)
+
+    def _take_call(self, piece: _CallPiece) -> None:
+        """Pieces of a call have its index; some servers send whole calls, all with the index 0 or with none."""
+        index = len(self.calls) if piece.index is None else piece.index
+        place = self.places.get(index)
+        if place is None or (piece.id and self.calls[place].id and piece.id != self.calls[place].id):
+            place = self.places[index] = len(self.calls)
+            self.calls.append(_Call())
+        call = self.calls[place]
+        call.id = piece.id or call.id
+        call.name += piece.function.name or ""
+        call.arguments += piece.function.arguments or ""
+
+    def whole(self) -> ModelReply:
+        """The reply when its stream has ended.
+
+        Raises ReplyUnfit, billed by then, where there is no stop reason or an unknown one, where arguments of a
+        call are no JSON object, and where two calls have one id. A call that the longest reply cut is left out.
+        """
+        if self.stop is None:
+            raise ReplyUnfit(CUT_OFF)
+        if (stop := _STOPS.get(self.stop)) is None:
+            raise ReplyUnfit("the model stopped for an unknown reason")
+        calls = [*self._whole_calls(cut=stop is StopReason.MAX_TOKENS)]
+        if len({call.id for call in calls}) < len(calls):
+            raise ReplyUnfit("the model's reply gives two calls of tools one id")
+        said = (Text(text=whole_text(self.text)),) if self.text.strip() else ()
+        if stop in {StopReason.END_TURN, StopReason.TOOL_USE}:
+            stop = StopReason.TOOL_USE if calls else StopReason.END_TURN
+        usage = _usage(self.used)
+        return ModelReply(blocks=(*said, *calls), stop=stop, usage=usage, model=self.model, thought=self.thought)
+
+    def _whole_calls(self, *, cut: bool) -> Iterable[ToolUse]:
+        for number, call in enumerate(self.calls):
+            try:
+                yield ToolUse.model_validate(
+                    {"id": call.id or f"call_{number}", "name": call.name, "input": _arguments(call.arguments)}
+                )
+            except (ValueError, ValidationError, RecursionError):
+                if not (cut and number == len(self.calls) - 1):
+                    raise ReplyUnfit("arguments of a call of the model's are no JSON object") from None
+
+
+def _arguments(written: str) -> _Object:
+    """Raises ValueError."""
+    read: JsonValue = json.loads(written or "{}")
+    sendable = sendable_json(read)
+    if not isinstance(sendable, dict):
+        raise ValueError("no object")
+    return sendable
+
+
+def _usage(used: _Used | None) -> Usage:
+    """Tokens by kind, 0 where none are reported: the cache's are among those of the prompt."""
+    if used is None:
+        return Usage()
+    prompt, output = token_count(used.prompt_tokens), token_count(used.completion_tokens)
+    cached = used.prompt_tokens_details.cached_tokens if used.prompt_tokens_details else None
+    read = min(token_count(cached), prompt)
+    return Usage(input=prompt - read, cache_read=read, output=output)

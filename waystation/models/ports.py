@@ -1,0 +1,122 @@
+"""Ports to a model behind the Messages protocol: its requests, its replies, and who calls it."""
+
+from enum import StrEnum
+from typing import Literal, Protocol, runtime_checkable
+
+from waystation.context.transcript import Block, Message, RedactedThinking, Text, Thinking, ToolSpec
+from waystation.kernel.usage import Usage
+from waystation.kernel.value import Value
+from waystation.models.profiles import Effort, ThinkingSetting, family_name, located, model_facts
+
+
+class StopReason(StrEnum):
+    """Why a reply ended."""
+
+    END_TURN = "end_turn"
+    TOOL_USE = "tool_use"
+    MAX_TOKENS = "max_tokens"
+    REFUSAL = "refusal"
+    CONTEXT_EXCEEDED = "model_context_window_exceeded"
+
+
+class ModelRequest(Value):
+    """One call of a model."""
+
+    model: str
+    system: str
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    max_output: int
+    """Most tokens of the reply, its thinking included: more than are set aside for thinking."""
+    effort: Effort | None = None
+    """None: as the provider has it for the model."""
+    thinking: ThinkingSetting | None = None
+    """The same; and so it is where `require_tool` forces a call, which goes with no other thinking."""
+    require_tool: str | None = None
+    """The one tool that the reply must call."""
+    fallbacks: tuple[str, ...] = ()
+    """Full names of models that may answer in its place, in order: what the call costs with any of them is held."""
+    one_shot: bool = False
+    """No later call reads this one's prefix: a summary, a plan, a review. Writing it into a cache would only cost."""
+    previous_reply: str = ""
+    """The provider's id of the reply before this call: it is asked why it could not read that call's prefix."""
+
+    def placed(self, model: str) -> "ModelRequest":
+        """As this model, by its full name, takes it where it is: without what only another one could read, or takes."""
+        facts, there = model_facts(model), located(model).model
+        messages = tuple(_readable(message, message.said_by or self.model, model) for message in self.messages)
+        placed = self.replace(model=there, messages=messages, fallbacks=())
+        if model != self.model:
+            most = min(self.max_output, facts.max_output if facts.known else self.max_output)
+            placed = placed.replace(previous_reply="", max_output=most)
+            if facts.takes is None or facts.takes.refused(self.effort, self.thinking) is not None:
+                placed = placed.replace(effort=None, thinking=None)
+        if isinstance(self.thinking, int) and messages != self.messages:
+            placed = placed.replace(thinking="off")  # it is refused where the last reply does not begin with thinking
+        return placed
+
+
+def _readable(message: Message, speaker: str, reader: str) -> Message:
+    """Thinking is signed for models of one family: to others it is left out."""
+    thought = [block for block in message.blocks if isinstance(block, Thinking | RedactedThinking)]
+    if not thought or family_name(speaker) == family_name(reader):
+        return message
+    left = tuple(block for block in message.blocks if block not in thought)
+    return message.replace(blocks=left or (Text(text="(no words)"),))
+
+
+class ModelReply(Value):
+    """A whole reply. A stream that was cut never becomes one."""
+
+    blocks: tuple[Block, ...]
+    stop: StopReason
+    usage: Usage
+    model: str
+    """The model that answered, as the provider names it."""
+    asked: str = ""
+    """Full name of the model that was asked in the end, where it is a fallback."""
+    thought: bool = False
+    """There may be thinking behind it that is none of its blocks."""
+    id: str = ""
+    """The provider's, empty where it has none."""
+    dropped_thinking: int = 0
+    """Thinking blocks of the request that the provider left out; see `Charge.dropped_thinking`."""
+    cache_miss: str = ""
+    """See `Charge.cache_miss`."""
+
+
+class ChatModel(Protocol):
+    """A model behind the Messages protocol."""
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """Ask once. No retries in here: Temporal retries.
+
+        Raises:
+            ModelUnavailable: rate limit, overload, connection, cut stream; worth another attempt.
+            ModelRejected: credentials, bad request, too large; another attempt changes nothing.
+            ReplyBlocked: the provider's filter took the reply away: nor does it here, but this may have been billed.
+        """
+        ...
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        """The provider's count of the request's input tokens; None where the endpoint does not count.
+
+        Raises as `complete` does.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close connections."""
+        ...
+
+
+@runtime_checkable
+class WithFallbacks(Protocol):
+    """A `ChatModel` over several endpoints, of which one can take the place of another."""
+
+    def fallbacks(self, model: str) -> tuple[str, ...]:
+        """Full names of those that may answer in the place of a model, in order."""
+        ...
+
+
+CallKind = Literal["turn", "summary", "plan", "review", "search"]

@@ -1,0 +1,172 @@
+"""The prices that hold: the provider's list prices as the package genai-prices has them, and a team's own, from a TOML
+file, which replace those of the models that it names.
+"""
+
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+
+from waystation.kernel.errors import BadInput
+from waystation.kernel.value import Value, malformed
+from waystation.models.profiles import SEARCHES, LongPrompts, Price, Rates, plain_name
+
+if TYPE_CHECKING:
+    from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
+
+EXAMPLE = (
+    'price = [{ model = "claude-opus-5-5", '
+    "rates = { input = 3.6, output = 18, cache_write = 4.5, cache_read = 0.18 } }]"
+)
+"""On one line, as complaints are; docs/budgets.md has a longer one."""
+LIKE = f"it should look like {EXAMPLE}, in USD per million tokens"
+
+
+class _TypedRates(Rates):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @field_validator("output")
+    @classmethod
+    def _not_forgotten(cls, output: Decimal, read: ValidationInfo) -> Decimal:
+        """A model on one's own machine may cost nothing at all; one whose input costs something has dear output."""
+        if not output and read.data.get("input"):
+            raise ValueError("it should be more than 0 where input is")
+        return output
+
+
+class _TypedLongPrompts(Value):
+    over: int = Field(gt=0)
+    rates: _TypedRates
+
+
+class _TypedPrice(Value):
+    model: str = Field(min_length=1)
+    rates: _TypedRates
+    long_prompts: _TypedLongPrompts | None = None
+    searches: Decimal = Field(default=SEARCHES, ge=0)
+    since: date = date.min
+    source: str = "own price file"
+
+
+class _PriceFile(Value):
+    price: tuple[_TypedPrice, ...] = Field(min_length=1)
+
+
+def load_prices(path: Path | None, *, published: bool = True) -> tuple[Price, ...]:
+    """The prices that hold: those of the file and, if `published`, list prices of the models that it does not name.
+
+    Raises BadInput naming the file, the entry and the field that cannot be used.
+    """
+    listed = published_prices() if published else ()
+    if path is None:
+        return listed
+    try:
+        own = _PriceFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8"))).price
+    except OSError as error:
+        raise BadInput(f"the price file {path} cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BadInput(f"the price file {path} is not TOML: {error}; {LIKE}") from error
+    except ValidationError as error:
+        faults = "; ".join(f"{_place(fault.place)}: {fault.words}" for fault in malformed(error))
+        raise BadInput(f"the price file {path} cannot be used: {faults}; {LIKE}") from error
+    entries = [(plain_name(price.model), price.since) for price in own]
+    if twice := sorted({model for model, since in entries if entries.count((model, since)) > 1}):
+        raise BadInput(f"the price file {path} has two prices of {', '.join(twice)} for the same day: leave one")
+    named = {plain_name(price.model) for price in own}
+    plain = tuple(Price.model_validate({**price.model_dump(), "model": plain_name(price.model)}) for price in own)
+    return (*(price for price in listed if price.model not in named), *plain)
+
+
+def _place(place: tuple[int | str, ...]) -> str:
+    """The field, and in which entry: the first is 1."""
+    match place:
+        case (_, int() as entry, *field):
+            return f"{'.'.join(map(str, field)) or 'all'} of price {entry + 1}"
+        case _:
+            return ".".join(map(str, place))
+
+
+_PROVIDER = "anthropic"
+_KINDS = {
+    "input": "input_mtok",
+    "output": "output_mtok",
+    "cache_write": "cache_write_mtok",
+    "cache_read": "cache_read_mtok",
+}
+"""What genai-prices calls our rates, USD per million tokens as well."""
+
+
+@cache
+def published_prices() -> tuple[Price, ...]:
+    """List prices of the provider's own models, by each name that they have."""
+    # Its table is a module that takes a second to import: only who pays a provider has to wait for it.
+    from genai_prices.data import providers  # noqa: PLC0415
+
+    models = next(provider.models for provider in providers if provider.id == _PROVIDER)
+    prices = (
+        price
+        for model in models
+        for since, held in _dated(model)
+        for name in _names(model)
+        if (price := _price(name, since, held)) is not None
+    )
+    return tuple({(price.model, price.since): price for price in prices}.values())
+
+
+def _names(model: "ModelInfo") -> Iterator[str]:
+    """Without the dates of snapshots, as `plain_name` gives them."""
+    from genai_prices.types import ClauseEquals, ClauseOr  # noqa: PLC0415
+
+    yield plain_name(model.id.removesuffix("-latest"))
+    for clause in model.match.or_ if isinstance(model.match, ClauseOr) else [model.match]:
+        if isinstance(clause, ClauseEquals):
+            yield plain_name(clause.equals)
+
+
+def _dated(model: "ModelInfo") -> "Iterator[tuple[date, ModelPrice]]":
+    """The prices of a model, each with its first day. One that holds only at some hours of a day is left out."""
+    from genai_prices.types import ModelPrice, StartDateConstraint  # noqa: PLC0415
+
+    if isinstance(model.prices, ModelPrice):
+        yield date.min, model.prices
+        return
+    for dated in model.prices:
+        if dated.constraint is None:
+            yield date.min, dated.prices
+        elif isinstance(dated.constraint, StartDateConstraint):
+            yield dated.constraint.start_date, dated.prices
+
+
+def _price(model: str, since: date, held: "ModelPrice") -> Price | None:
+    """None if there is no price for input or for output. Of several prompt lengths from which a call is dearer, the
+    shortest counts, with the highest rates.
+    """
+    of_kinds = {kind: getattr(held, name) for kind, name in _KINDS.items()}
+    if of_kinds["input"] is None or of_kinds["output"] is None:
+        return None
+    starts = [tier.start for price in of_kinds.values() for tier in getattr(price, "tiers", ())]
+    longer = LongPrompts(over=min(starts), rates=_rates(of_kinds, _dearest)) if starts else None
+    searches = SEARCHES if held.web_searches_kcount is None else _base(held.web_searches_kcount)
+    rates = _rates(of_kinds, _base)
+    return Price(model=model, rates=rates, long_prompts=longer, searches=searches, since=since)
+
+
+def _rates(
+    of_kinds: "Mapping[str, Decimal | TieredPrices | None]", at: "Callable[[Decimal | TieredPrices], Decimal]"
+) -> Rates:
+    """A cache price that is missing is that of other input."""
+    known = {kind: at(price) for kind, price in of_kinds.items() if price is not None}
+    return Rates.model_validate({"cache_write": known["input"], "cache_read": known["input"], **known})
+
+
+def _base(price: "Decimal | TieredPrices") -> Decimal:
+    return price if isinstance(price, Decimal) else price.base
+
+
+def _dearest(price: "Decimal | TieredPrices") -> Decimal:
+    return price if isinstance(price, Decimal) else max(price.base, *(tier.price for tier in price.tiers))

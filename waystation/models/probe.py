@@ -1,0 +1,296 @@
+"""What an endpoint can do for a model, found out by a handful of tiny calls before any task relies on it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Literal
+
+from waystation.context.transcript import Message, RedactedThinking, Thinking, ToolResult, ToolUse, user_text
+from waystation.kernel.errors import (
+    EndpointBroken,
+    ModelError,
+    ModelRejected,
+    ModelUnavailable,
+    ReplyBlocked,
+    ReplyUnfit,
+    SpendingLimitReached,
+)
+from waystation.kernel.text import counted
+from waystation.kernel.value import Value
+from waystation.models.endpoints import Capabilities
+from waystation.models.ports import ChatModel, ModelReply, ModelRequest, StopReason, ToolSpec
+from waystation.models.profiles import answering
+
+Fit = Literal["fits", "worked around", "will not work", "not asked"]
+
+REPLY_TOKENS = 256
+"""Most of each reply."""
+PROBE_CALLS = 9
+"""At an endpoint that takes the first way of asking, counting included; each refusal of it is one more."""
+PROMPT_TOKENS_A_CALL = 600
+_CACHED_WORDS = 4_500
+"""Of a prompt that is long enough for every provider's cache."""
+PROBE_TOKENS = PROBE_CALLS * (PROMPT_TOKENS_A_CALL + REPLY_TOKENS) + 4 * _CACHED_WORDS
+"""An estimate of what those cost, where the model keeps to its longest reply; overflow not counted."""
+
+HARBOUR_DEPTH = ToolSpec(
+    name="harbour_depth",
+    description="The depth of one harbour. Call it once for each harbour.",
+    input_schema={"type": "object", "properties": {"harbour": {"type": "string"}}, "required": ["harbour"]},
+)
+_SYSTEM = "You look depths up with the tool. Do not guess them."
+_ONE, _TWO = "How deep is the harbour of Nordvik?", "How deep are the harbours of Nordvik and of Osthamn? Ask for both."
+OVERFLOW_WORDS = "longer than the model's window"
+"""Of our own error for it."""
+
+
+class ProbeLine(Value):
+    """One thing that was tried."""
+
+    name: str
+    fit: Fit
+    finding: str
+
+
+class Probed(Value):
+    """What was found of one endpoint and model."""
+
+    endpoint: str
+    model: str
+    lines: tuple[ProbeLine, ...]
+    capabilities: Capabilities
+
+    @property
+    def works(self) -> bool:
+        """Whether a task can run there, as was seen."""
+        return self.told and not self.capabilities.unfit
+
+    @property
+    def told(self) -> bool:
+        """Whether it answered what decides that."""
+        return self.capabilities.streams is False or self.capabilities.tools is not None
+
+
+@dataclass
+class Probe:
+    """The calls, and what they have shown so far."""
+
+    models: dict[tuple[bool, bool], ChatModel]
+    """The same endpoint, by whether cache marks and bound thinking are sent."""
+    model: str
+    lines: list[ProbeLine] = field(default_factory=list[ProbeLine])
+    found: dict[str, bool | str] = field(default_factory=dict[str, bool | str])
+
+    async def run(self, overflow: int = 0) -> tuple[tuple[ProbeLine, ...], Capabilities]:
+        """Try everything; a request of `overflow` tokens, too, where it is not 0.
+
+        Raises ModelError where the endpoint answers nothing at all: a wrong key, a model that is gone, no credit, an
+        outage. One that comes later is no fact about what it can do: what it leaves open counts as not asked.
+        """
+        chat, reply = await self._first()
+        if chat is None or reply is None:
+            return tuple(self.lines), self._capabilities()
+        self._who(reply)
+        self._usage(reply)
+        called = await self._tools(chat)
+        if called:
+            await self._forced(chat)
+            await self._parallel(chat)
+        await self._cache(chat)
+        await self._count(chat)
+        await self._overflow(chat, overflow)
+        return tuple(self.lines), self._capabilities()
+
+    async def _ask(self, chat: ChatModel, request: ModelRequest) -> ModelReply:
+        return await chat.complete(self._named(request))
+
+    def _named(self, request: ModelRequest) -> ModelRequest:
+        return request.replace(model=self.model)
+
+    def _capabilities(self) -> Capabilities:
+        return Capabilities.model_validate(self.found)
+
+    def _note(self, name: str, fit: Fit, finding: str) -> None:
+        self.lines.append(ProbeLine(name=name, fit=fit, finding=finding))
+
+    async def _first(self) -> tuple[ChatModel | None, ModelReply | None]:
+        """The first way of asking that is not refused, and what it said."""
+        refused: list[ModelRejected] = []
+        for caches, binds in product((True, False), repeat=2):
+            chat = self.models[caches, binds]
+            try:
+                reply = await self._ask(chat, _asking("Say: ready."))
+            except (SpendingLimitReached, ReplyBlocked):
+                raise
+            except (ReplyUnfit, EndpointBroken) as error:
+                self.found["streams"] = False
+                self._note("streaming", "will not work", str(error))
+                return None, None
+            except ModelRejected as error:
+                refused.append(error)
+                continue
+            self.found |= {"streams": True, **_left_out(caches=caches, binds=binds)}
+            self._note("streaming", "fits", f"a whole stream, which stopped for {reply.stop}")
+            if not caches:
+                self._note("cache marks", "worked around", "it refuses them: none are sent, and nothing is cached")
+            if not binds:
+                self._note("thinking", "worked around", "it refuses the beta that drops outdated thinking: not asked")
+            return chat, reply
+        raise refused[0]
+
+    def _who(self, reply: ModelReply) -> None:
+        other = answering(self.model, reply.model)
+        self.found["answers_as"] = other
+        finding = f"{other} answers: charged under the name that was asked for" if other else "as asked for"
+        self._note("model", "worked around" if other else "fits", finding)
+
+    def _usage(self, reply: ModelReply) -> None:
+        reports = bool(reply.usage.prompt and reply.usage.output)
+        self.found["reports_usage"] = reports
+        finding = (
+            "tokens of request and reply" if reports else "none reported: charged as a bound, and marked estimated"
+        )
+        self._note("usage", "fits" if reports else "worked around", finding)
+
+    async def _tools(self, chat: ChatModel) -> bool:
+        """A call, and then the reply to its result."""
+        try:
+            asked = _asking(_ONE, tools=(HARBOUR_DEPTH,))
+            reply = await self._ask(chat, asked)
+            calls = _calls(reply)
+            if not calls:
+                return self._toolless(_instead_of_a_call(reply))
+            answered = await self._ask(chat, _answered(asked, reply))
+        except ModelError as error:
+            if _passes(error):
+                self._note("tools", "not asked", str(error))
+                return False
+            return self._toolless(str(error))
+        self.found["tools"] = True
+        stop = "" if reply.stop is StopReason.TOOL_USE else f"; the call stopped for {reply.stop}"
+        finding = f"a call, its result, and a reply that stopped for {answered.stop}{stop}"
+        self._note("tools", "fits", finding)
+        return True
+
+    def _toolless(self, cause: str) -> bool:
+        self.found["tools"] = False
+        self._note("tools", "will not work", cause)
+        return False
+
+    async def _forced(self, chat: ChatModel) -> None:
+        try:
+            reply = await self._ask(
+                chat, _asking("Say: ready.", tools=(HARBOUR_DEPTH,), require_tool=HARBOUR_DEPTH.name)
+            )
+            cause = "" if _calls(reply) else "the choice of a tool is taken, and not followed"
+        except ModelError as error:
+            if _passes(error):
+                self._note("forced choice", "not asked", str(error))
+                return
+            cause = str(error)
+        self.found["forces_tools"] = not cause
+        finding = f"{cause}: asked for in words instead" if cause else "the tool that was named is called"
+        self._note("forced choice", "worked around" if cause else "fits", finding)
+
+    async def _parallel(self, chat: ChatModel) -> None:
+        try:
+            calls = len(_calls(await self._ask(chat, _asking(_TWO, tools=(HARBOUR_DEPTH,)))))
+        except ModelError as error:
+            self._note("parallel calls", "not asked", str(error))
+            return
+        self.found["parallel_calls"] = calls > 1
+        finding = f"{counted(calls, 'call')} in one reply"
+        self._note("parallel calls", "fits" if calls > 1 else "worked around", finding)
+
+    async def _cache(self, chat: ChatModel) -> None:
+        """Twice the same long request: the second reads what the first wrote."""
+        if self.found.get("caches") is False:
+            return
+        long = _asking("Say: ready.", system=" ".join(f"w{number % 10}" for number in range(_CACHED_WORDS)))
+        try:
+            seen = [(await self._ask(chat, long)).usage for _ in range(2)]
+        except ModelError as error:
+            if OVERFLOW_WORDS in str(error):
+                self.found["names_overflow"] = True
+            self._note("cache", "not asked", str(error))
+            return
+        read = any(usage.cache_read for usage in seen)
+        if read:
+            self.found["caches"] = True
+        finding = "read again, and reported" if read else "nothing reported as cached: every prompt is paid in full"
+        self._note("cache", "fits" if read else "worked around", finding)
+
+    async def _count(self, chat: ChatModel) -> None:
+        try:
+            counts = await chat.count_tokens(self._named(_asking(_ONE))) is not None
+        except ModelError as error:
+            self._note("count", "not asked", str(error))
+            return
+        self.found["counts"] = counts
+        finding = "counts tokens" if counts else "none: calls are held by the bytes of their requests"
+        self._note("count", "fits" if counts else "worked around", finding)
+
+    async def _overflow(self, chat: ChatModel, tokens: int) -> None:
+        if self.found.get("names_overflow"):
+            self._note("overflow", "fits", f"it named it already: its window is under {4 * _CACHED_WORDS:,} tokens")
+            return
+        if not tokens:
+            self._note("overflow", "not asked", "--overflow sends a request that is longer than the window")
+            return
+        try:
+            await self._ask(chat, _asking(" ".join(["wave"] * tokens)))
+        except ModelError as error:
+            if _passes(error):
+                self._note("overflow", "not asked", str(error))
+                return
+            named = OVERFLOW_WORDS in str(error)
+            self.found["names_overflow"] = named
+            self._note("overflow", "fits" if named else "worked around", str(error))
+            return
+        self.found["names_overflow"] = False
+        self._note("overflow", "worked around", "it answers, so it cuts or has room: keep --window under its own")
+
+
+def _passes(error: ModelError) -> bool:
+    """Whether it is over some time, and says nothing of what the endpoint can do; what is no whole reply says much."""
+    passing = isinstance(error, ModelUnavailable | SpendingLimitReached | ReplyBlocked)
+    return passing and not isinstance(error, ReplyUnfit)
+
+
+def _left_out(*, caches: bool, binds: bool) -> Mapping[str, bool]:
+    """What a request had to do without; what was taken in the first way is no proof that it was used."""
+    return ({} if caches else {"caches": False}) | ({} if binds else {"binds_thinking": False})
+
+
+def _asking(
+    question: str, tools: Sequence[ToolSpec] = (), require_tool: str | None = None, system: str = _SYSTEM
+) -> ModelRequest:
+    return ModelRequest(
+        model="",
+        system=system,
+        messages=(user_text("m1", question),),
+        tools=tuple(tools),
+        require_tool=require_tool,
+        max_output=REPLY_TOKENS,
+    )
+
+
+def _calls(reply: ModelReply) -> list[ToolUse]:
+    return [block for block in reply.blocks if isinstance(block, ToolUse) and block.name == HARBOUR_DEPTH.name]
+
+
+def _instead_of_a_call(reply: ModelReply) -> str:
+    if any(isinstance(block, ToolUse) for block in reply.blocks):
+        return "a call of a tool that it was not given"
+    if not reply.blocks:
+        return "an empty reply, without a call of the tool"
+    if all(isinstance(block, Thinking | RedactedThinking) for block in reply.blocks):
+        return "thinking alone, without a call of the tool"
+    return "no call of a tool, only words"
+
+
+def _answered(asked: ModelRequest, reply: ModelReply) -> ModelRequest:
+    calls = [block for block in reply.blocks if isinstance(block, ToolUse)]
+    results = tuple(ToolResult(tool_use_id=call.id, content="4.1 m at low water") for call in calls)
+    said = (Message(id="m2", role="assistant", blocks=reply.blocks), Message(id="m3", role="user", blocks=results))
+    return asked.replace(messages=(*asked.messages, *said))

@@ -1,0 +1,333 @@
+"""What is known about models by name: their limits, how hard they can work, and what they cost.
+
+What is known about models by name: how much they take and give, and whether they can be made to call a tool.
+
+How hard a model is to work: the effort and the thinking that may be asked of it, and what a model takes of both.
+
+What model calls cost: prices from a day on, and the arithmetic on them.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import date
+from decimal import ROUND_CEILING, Decimal
+from string import ascii_letters, digits
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import Field
+
+from waystation.budgets.budget import WorstRates
+from waystation.kernel.patterns import proven
+from waystation.kernel.usage import Usage
+from waystation.kernel.value import Value
+
+LEAST_THINKING = 1_024
+"""Tokens. Providers take no smaller budget for thinking."""
+THINKING_PART = 4
+"""The thinking of one reply takes at most this part of what an agent starts with: no single call is to stop it."""
+
+Effort = Literal["low", "medium", "high", "xhigh", "max"]
+ThinkingSetting = Literal["adaptive", "off"] | Annotated[int, Field(ge=LEAST_THINKING)]
+"""As the model sees fit, not at all, or at most so many tokens a reply."""
+Way = Literal["adaptive", "off", "a number of tokens"]
+
+TO_HIGH: tuple[Effort, ...] = ("low", "medium", "high")
+EFFORTS: tuple[Effort, ...] = (*TO_HIGH, "xhigh", "max")
+DEEP: tuple[Effort, ...] = ("xhigh", "max")
+"""Efforts whose replies are long for the thinking in them."""
+
+
+class Working(NamedTuple):
+    """Which model works, and how hard. None: as the provider has it for this model."""
+
+    model: str
+    effort: Effort | None = None
+    thinking: ThinkingSetting | None = None
+
+
+class SettingNames(NamedTuple):
+    """The names of the settings that say how hard a role's model works: its own, or those for all roles."""
+
+    effort: str
+    thinking: str
+
+
+class _Refused(NamedTuple):
+    """What a model does not take, and what it takes instead."""
+
+    setting: Literal["effort", "thinking"]
+    asked: str
+    allowed: tuple[str, ...]
+
+
+class Takes(Value):
+    """What a model takes. Anything else its provider answers with an error."""
+
+    efforts: tuple[Effort, ...] = EFFORTS
+    thinking: tuple[Way, ...] = ("adaptive", "off")
+    quiet_efforts: tuple[Effort, ...] = EFFORTS
+    """Those that go with thinking switched off."""
+
+    def refused(self, effort: Effort | None, thinking: ThinkingSetting | None) -> _Refused | None:
+        """The first thing that it does not take; None where it takes both."""
+        if effort is not None and effort not in self.efforts:
+            return _Refused("effort", f"effort {effort}", self.efforts)
+        way = "a number of tokens" if isinstance(thinking, int) else thinking
+        if way is not None and way not in self.thinking:
+            return _Refused("thinking", f"thinking {thinking}", self.thinking)
+        if way == "off" and effort is not None and effort not in self.quiet_efforts:
+            return _Refused("effort", f"effort {effort} with thinking off", self.quiet_efforts)
+        return None
+
+
+def budgeted(thinking: ThinkingSetting | None) -> int:
+    """Tokens of every reply that are set aside for thinking."""
+    return thinking if isinstance(thinking, int) else 0
+
+
+OFFLINE_MODEL = "waystation-offline-1"
+"""The built-in model: extractive, no LLM."""
+AGENT_MODEL = "claude-sonnet-5-5"
+"""What agents work with unless told otherwise."""
+CONDENSE_MODEL = "claude-haiku-5-5"
+"""What writes summaries unless told otherwise."""
+
+UNKNOWN_WINDOW = 200_000
+UNKNOWN_MAX_OUTPUT = 8_192
+"""Small enough for every model behind the Messages protocol that is in use."""
+
+_SNAPSHOT = proven(r"-\d{8}$")
+_VERSION = proven(r"-v\d{1,3}(?::\d{1,3})?$")
+"""Of a model at Bedrock."""
+_NAME_SIGNS = frozenset(f"{ascii_letters}{digits}-._:/@+")
+LONGEST_NAME = 120
+"""Characters of a name that an endpoint gives."""
+
+
+class ModelFacts(Value):
+    """What one model can do."""
+
+    name: str
+    window: int
+    """Tokens of request and reply together."""
+    max_output: int
+    """Tokens of the longest reply, thinking included."""
+    forces_tools: bool
+    """Whether `tool_choice` may name a tool. Some newer models refuse such a request; they are asked in words."""
+    binds_thinking: bool = False
+    """Whether its thinking is signed over everything before it, so that it does not survive a change of that."""
+    takes: Takes | None = None
+    """Which effort and thinking may be asked of it; None where nobody knows."""
+    known: bool = True
+    """False: the numbers are careful guesses, and whoever relies on them must say so."""
+
+
+_ALWAYS_THINKS = Takes(thinking=("adaptive",))
+"""Sonnet could be asked to think only between its calls of tools. But then its provider cannot be asked to drop
+outdated thinking (`binds_thinking`), and refuses the request after the next compaction."""
+_THINKS = Takes(quiet_efforts=TO_HIGH)
+_THINKS_IF_ASKED = Takes()
+_THINKS_BOTH_WAYS = Takes(efforts=(*TO_HIGH, "max"), thinking=("adaptive", "off", "a number of tokens"))
+_COUNTS_EFFORT = Takes(efforts=TO_HIGH, thinking=("off", "a number of tokens"))
+_COUNTS = Takes(efforts=(), thinking=("off", "a number of tokens"))
+
+
+def _current(name: str, takes: Takes, *, forces_tools: bool) -> ModelFacts:
+    """Of a generation whose thinking is bound to what came before it."""
+    return _large(name, takes).replace(forces_tools=forces_tools, binds_thinking=True)
+
+
+def _large(name: str, takes: Takes) -> ModelFacts:
+    return ModelFacts(name=name, window=1_000_000, max_output=128_000, forces_tools=True, takes=takes)
+
+
+def _small(name: str, takes: Takes) -> ModelFacts:
+    return ModelFacts(name=name, window=200_000, max_output=64_000, forces_tools=True, takes=takes)
+
+
+KNOWN_MODELS = (
+    _current("claude-fable-5-2", _ALWAYS_THINKS, forces_tools=False),
+    _current("claude-fable-5-1", _ALWAYS_THINKS, forces_tools=False),
+    _large("claude-fable-5", _ALWAYS_THINKS).replace(forces_tools=False),
+    _current("claude-mythos-5-2", _ALWAYS_THINKS, forces_tools=False),
+    _current("claude-mythos-5-1", _ALWAYS_THINKS, forces_tools=False),
+    _large("claude-mythos-5", _ALWAYS_THINKS).replace(forces_tools=False),
+    _current("claude-opus-5-5", _ALWAYS_THINKS, forces_tools=False),
+    _current("claude-sonnet-5-5", _ALWAYS_THINKS, forces_tools=False),
+    _current("claude-haiku-5-5", _THINKS, forces_tools=True),
+    _large("claude-opus-5", _THINKS),
+    _large("claude-opus-4-8", _THINKS_IF_ASKED),
+    _large("claude-opus-4-7", _THINKS_IF_ASKED),
+    _large("claude-opus-4-6", _THINKS_BOTH_WAYS),
+    _small("claude-opus-4-5", _COUNTS_EFFORT),
+    _large("claude-sonnet-5", _THINKS),
+    _small("claude-sonnet-4-6", _THINKS_BOTH_WAYS).replace(window=1_000_000),
+    _small("claude-sonnet-4-5", _COUNTS),
+    _small("claude-haiku-4-5", _COUNTS),
+    ModelFacts(name="waystation-offline", window=200_000, max_output=UNKNOWN_MAX_OUTPUT, forces_tools=True),
+)
+"""As the provider's pages on models, thinking and effort have it in October 2026."""
+_FACTS = {facts.name: facts for facts in KNOWN_MODELS}
+
+
+AT = "::"
+"""Between an endpoint's name and its model's: no vendor has both sides of it in a name of a model."""
+
+
+class ModelPlace(NamedTuple):
+    """A full name of a model, taken apart."""
+
+    endpoint: str
+    """Empty: the one without a name."""
+    model: str
+
+
+def located(model: str) -> ModelPlace:
+    """Where a model is, and its name there. Before the `::` of an ARN stand colons, which no endpoint's name has."""
+    endpoint, sign, name = model.partition(AT)
+    named = sign and name and endpoint.replace("-", "_").isidentifier() and endpoint.islower()
+    return ModelPlace(endpoint, name) if named else ModelPlace("", model)
+
+
+def at_endpoint(endpoint: str, model: str) -> str:
+    """The full name of a model there."""
+    return f"{endpoint}{AT}{model}"
+
+
+def plain_name(model: str) -> str:
+    """The model's name without the date of a snapshot: `claude-haiku-4-5-20251001` is `claude-haiku-4-5`."""
+    return _SNAPSHOT.sub("", model)
+
+
+def family_name(model: str) -> str:
+    """What a model is called wherever it is: `us.anthropic.claude-haiku-4-5-20251001-v1:0` is `claude-haiku-4-5`."""
+    name = located(model).model
+    makers = name.rpartition("anthropic.")[2]
+    return plain_name(_VERSION.sub("", makers.partition("@")[0]) if makers.startswith("claude-") else name)
+
+
+def answering(asked: str, answered: str) -> str:
+    """The name that a reply gives, where it is none of the model that was asked for; what is in no name is `?`."""
+    if family_name(answered) == family_name(asked):
+        return ""
+    return "".join(sign if sign in _NAME_SIGNS else "?" for sign in answered[:LONGEST_NAME])
+
+
+def dearest(rates: Iterable[WorstRates | None]) -> WorstRates | None:
+    """The most that a token costs with any of them; None where there are none."""
+    known = [one for one in rates if one is not None]
+    if not known:
+        return None
+    return WorstRates(input=max(one.input for one in known), output=max(one.output for one in known))
+
+
+def model_facts(model: str) -> ModelFacts:
+    """The facts of a model; of one that is not in the table, careful guesses with `known` False."""
+    known = _FACTS.get(family_name(model))
+    if known is not None:
+        return known
+    return ModelFacts(name=model, window=UNKNOWN_WINDOW, max_output=UNKNOWN_MAX_OUTPUT, forces_tools=False, known=False)
+
+
+PRICE_SOURCE = "the provider's published list prices, as genai-prices has them"
+SEARCHES = Decimal(10)
+"""USD per thousand searches of the web, whatever the model that makes them."""
+
+
+class Rates(Value):
+    """USD per million tokens, which is also millionths of a dollar per token."""
+
+    input: Decimal = Field(ge=0)
+    output: Decimal = Field(ge=0)
+    cache_write: Decimal = Field(ge=0)
+    """For the life of five minutes, the only one that is asked for."""
+    cache_read: Decimal = Field(ge=0)
+
+    @property
+    def worst(self) -> WorstRates:
+        """The most that a token of the request, and one of the reply, can cost."""
+        return WorstRates(input=max(self.input, self.cache_write, self.cache_read), output=self.output)
+
+    def cost(self, usage: Usage) -> Decimal:
+        """Millionths of a dollar for the tokens, exact."""
+        return (
+            usage.input * self.input
+            + usage.output * self.output
+            + usage.cache_write * self.cache_write
+            + usage.cache_read * self.cache_read
+        )
+
+
+class LongPrompts(Value):
+    """Other rates for the whole of a call whose prompt is long."""
+
+    over: int
+    """Tokens of the prompt, cached or not, above which these rates hold."""
+    rates: Rates
+
+
+class Price(Value):
+    """A model's list price from a day on."""
+
+    model: str
+    rates: Rates
+    long_prompts: LongPrompts | None = None
+    searches: Decimal = Field(default=SEARCHES, ge=0)
+    """USD per thousand searches of the web that the provider makes in calls of the model."""
+    since: date = date.min
+    """First day on which it holds."""
+    source: str = PRICE_SOURCE
+
+    def cost(self, usage: Usage) -> Decimal:
+        """Millionths of a dollar for one call, exact."""
+        return self.rates_for(usage.prompt).cost(usage) + self.cost_of_searches(usage.searches)
+
+    def cost_of_searches(self, count: int) -> Decimal:
+        """Millionths of a dollar, exact."""
+        return count * self.searches * 1_000
+
+    def rates_for(self, prompt: int) -> Rates:
+        """The rates of a call with a prompt of so many tokens."""
+        if self.long_prompts is not None and prompt > self.long_prompts.over:
+            return self.long_prompts.rates
+        return self.rates
+
+    def worst_for(self, input_bound: int) -> WorstRates:
+        """The most that tokens of a call can cost whose prompt has at most `input_bound` tokens."""
+        worst, longer = self.rates.worst, self.rates_for(input_bound).worst
+        return WorstRates(input=max(worst.input, longer.input), output=max(worst.output, longer.output))
+
+
+OFFLINE_PRICE = Price(
+    model=OFFLINE_MODEL,
+    rates=Rates(input=Decimal(0), output=Decimal(0), cache_write=Decimal(0), cache_read=Decimal(0)),
+    source="it works on this machine, and nobody is paid",
+)
+
+
+def prices_of(models: Iterable[str], prices: Sequence[Price]) -> tuple[Price, ...]:
+    """All prices that the models have, had or will have: what a task takes along."""
+    names = {plain_name(model) for model in models}
+    return tuple(price for price in prices if price.model in names)
+
+
+def price_of(model: str, at: date, prices: Sequence[Price]) -> Price | None:
+    """The price of a model on a day; None where there is none, and then nothing may guess one."""
+    held = [price for price in prices if price.model == plain_name(model) and price.since <= at]
+    return max(held, key=lambda price: price.since, default=None)
+
+
+def cost_micro_usd(model: str, usage: Usage, at: date, prices: Sequence[Price]) -> int | None:
+    """Millionths of a dollar for one call, rounded up; None where the model has no known price.
+
+    Usage of several calls must be priced call by call: the length of each prompt decides its rates.
+    """
+    price = price_of(model, at, prices)
+    if price is None:
+        return None
+    return int(price.cost(usage).to_integral_value(rounding=ROUND_CEILING))
+
+
+def worst_rates(model: str, input_bound: int, at: date, prices: Sequence[Price]) -> WorstRates | None:
+    """The most that the tokens of one call can cost; None where the model has no known price."""
+    price = price_of(model, at, prices)
+    return None if price is None else price.worst_for(input_bound)

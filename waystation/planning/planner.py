@@ -1,0 +1,323 @@
+"""Planning: the model's plan, repaired once with the errors shown, else the standard plan.
+
+Asking a model what one call of a tool answers: an agent run of its own, whose answer it may repair once.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, NamedTuple, TypeVar
+
+from pydantic import JsonValue, ValidationError
+
+from waystation.agents.attempt import task_told
+from waystation.agents.call_ledger import Affordable, CallKey, MeteredModel, TooDear
+from waystation.agents.redaction import redacted_reply, redactor_for
+from waystation.agents.roles import planning_prompt
+from waystation.agents.task_brief import EarlierTasks
+from waystation.agents.tools.tool import ToolInput
+from waystation.budgets.budget import RunTotals
+from waystation.context.history import view
+from waystation.context.transcript import Fence, Message, Transcript, refused_call, user_text
+from waystation.kernel.amount import Limit
+from waystation.kernel.errors import EndpointBroken, ModelUnavailable, SpendingLimitReached, TextMissing
+from waystation.kernel.refs import RunRef, TaskRef
+from waystation.kernel.value import Value
+from waystation.models.ports import CallKind, ModelRequest, ToolSpec
+from waystation.models.profiles import Price
+from waystation.planning.plan import (
+    BY_A_PERSON,
+    PLANNING_ID,
+    EditedPlan,
+    Plan,
+    PlanEdit,
+    PlanVersion,
+    Step,
+    numbered,
+    plan_errors,
+    share_errors,
+    standard_plan,
+)
+from waystation.privacy.policy import Place, cut
+from waystation.privacy.ports import Redactor
+from waystation.security.untrusted import tagged
+from waystation.store.ports import Store
+
+MAX_REPLY = 4_000
+_REPLY_FLOOR = 512
+TRIES = 2
+
+_T = TypeVar("_T")
+
+
+class UnusableAnswer(Exception):
+    """An answer that cannot be used: every reason why, in words that a model can act on."""
+
+    def __init__(self, *errors: str) -> None:
+        super().__init__("; ".join(errors))
+        self.errors = errors
+
+
+class Lack(StrEnum):
+    """Why there is no answer."""
+
+    TOO_DEAR = "too dear"
+    UNUSABLE = "unusable"
+    """Also after one repair."""
+    NO_REPLY = "no reply"
+    """The provider makes no calls for money's sake, or its endpoint is broken."""
+
+
+class NoAnswer(NamedTuple):
+    """That there is none."""
+
+    why: Lack
+    cause: str = ""
+    """In the words of the error that stood in its way."""
+
+    def note(self, notes: Mapping[Lack, str]) -> str:
+        """What a person is told."""
+        return f"{notes[self.why]} ({self.cause})" if self.cause else notes[self.why]
+
+
+class Means(NamedTuple):
+    """With which model, for how much."""
+
+    model: str
+    limit: Limit
+    prices: Sequence[Price]
+
+
+@dataclass(frozen=True)
+class Matter(Generic[_T]):
+    """What a model is asked."""
+
+    run: RunRef
+    kind: CallKind
+    system: str
+    tool: ToolSpec
+    opening: Callable[[], Awaitable[str]]
+    """The first message, not redacted yet. Written once for a run."""
+    place: Place
+    read: Callable[[Mapping[str, JsonValue]], _T]
+    """The answer in a call's arguments. Raises ValidationError, UnusableAnswer."""
+    refusal: str
+    """Over the reasons why an answer cannot be used."""
+
+
+@dataclass(frozen=True)
+class Consultant:
+    """Asks. The transcript holds every answer, so that a retry asks nothing twice."""
+
+    model: MeteredModel
+    store: Store
+    redactor: Redactor
+
+    async def answer(self, matter: Matter[_T], means: Means) -> _T | NoAnswer:
+        """The model's answer. Raises ModelError, StoreError, RedactionFailed."""
+        await self.store.open_run(matter.run)
+        fence = await self.store.take_fence(matter.run.run_id)
+        transcript = await self._begun(matter, fence)
+        while True:
+            last = transcript.messages[-1]
+            if last.role == "assistant":
+                try:
+                    return _read(matter, last)
+                except UnusableAnswer as unusable:
+                    if transcript.turns >= TRIES:
+                        return NoAnswer(Lack.UNUSABLE)
+                    complaint = _complaint(matter.refusal, last, unusable.errors, transcript.next_id)
+                    transcript = await self._appended(transcript, fence, complaint)
+            else:
+                asked = await self._asked(matter, transcript, fence, means)
+                if isinstance(asked, NoAnswer):
+                    return asked
+                transcript = asked
+
+    async def _begun(self, matter: Matter[_T], fence: Fence) -> Transcript:
+        transcript = await self.store.load(matter.run.run_id, matter.run.reader)
+        if transcript.messages:
+            return transcript
+        (redacted,) = await self.redactor.redact([await matter.opening()], matter.place, matter.run.tenant)
+        return await self._appended(transcript, fence, user_text(transcript.next_id, redacted.text))
+
+    async def _asked(
+        self, matter: Matter[_T], transcript: Transcript, fence: Fence, means: Means
+    ) -> Transcript | NoAnswer:
+        """One call of the model. No answer where its worst case does not fit, and where it brings none and another try
+        has to wait for a person, or does not fit. Raises ModelError.
+        """
+        request = ModelRequest(
+            model=means.model,
+            system=matter.system,
+            messages=view(transcript),
+            tools=(matter.tool,),
+            max_output=MAX_REPLY,
+            require_tool=matter.tool.name,
+            one_shot=True,
+        )
+        call = await self._fitted(request, fence, means)
+        if isinstance(call, TooDear):
+            return NoAnswer(Lack.TOO_DEAR)
+        try:
+            reply, charge = await self.model.ask(fence, CallKey(matter.kind, str(transcript.turns + 1)), call)
+        except (SpendingLimitReached, EndpointBroken) as stopped:
+            return NoAnswer(Lack.NO_REPLY, str(stopped))
+        except ModelUnavailable as failed:
+            if failed.possibly_billed and isinstance(await self._fitted(request, fence, means), TooDear):
+                return NoAnswer(Lack.NO_REPLY, str(failed))
+            raise
+        blocks, _ = await redacted_reply(reply.blocks, self.redactor, matter.run.tenant)
+        message = transcript.reply(blocks, reply.asked)
+        await self.store.commit_reply(fence, transcript.version, message, charge)
+        return transcript.with_message(message)
+
+    async def _fitted(self, request: ModelRequest, fence: Fence, means: Means) -> Affordable | TooDear:
+        left = means.limit.after((await self.store.totals(fence.run_id)).spent)
+        return await self.model.fitted(request, left, _REPLY_FLOOR, means.prices)
+
+    async def _appended(self, transcript: Transcript, fence: Fence, message: Message) -> Transcript:
+        await self.store.commit_message(fence, transcript.version, message)
+        return transcript.with_message(message)
+
+
+def _read(matter: Matter[_T], message: Message) -> _T:
+    calls = [call for call in message.tool_uses if call.name == matter.tool.name]
+    if not calls:
+        raise UnusableAnswer(f"answer with one call of {matter.tool.name}")
+    try:
+        return matter.read(calls[0].input)
+    except ValidationError as error:
+        raise UnusableAnswer(
+            *(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
+        ) from None
+
+
+def _complaint(refusal: str, message: Message, errors: Sequence[str], message_id: str) -> Message:
+    text = f"{refusal}:\n" + "\n".join(f"- {error}" for error in errors) + "\nHand in a corrected one."
+    results = tuple(refused_call(call, text) for call in message.tool_uses)
+    if results:
+        return Message(id=message_id, role="user", blocks=results)
+    return user_text(message_id, text)
+
+
+_TITLE_CHARACTERS = 60
+
+
+SEND_AGAIN = "`waystation plan TASK --file PLAN` names what is wrong, and sends one that can be run"
+UNKNOWN_PLAN = f"what `plan` names is no plan in the task's store: {SEND_AGAIN}"
+
+
+class SubmitPlanInput(ToolInput):
+    """The plan."""
+
+    steps: tuple[Step, ...]
+
+
+class PlanMade(Value):
+    """A plan that can be run. Its goals stay in the store."""
+
+    plan: Plan
+    totals: RunTotals
+    notes: tuple[str, ...] = ()
+
+
+SUBMIT_PLAN = ToolSpec(
+    name="submit_plan",
+    description="Hands in the plan: its steps in order.",
+    input_schema=SubmitPlanInput.model_json_schema(),
+)
+NOTES = {
+    Lack.UNUSABLE: "The model's plan could not be run, also after one repair; the standard plan is used.",
+    Lack.TOO_DEAR: "The budget is too small for planning by a model; the standard plan is used.",
+    Lack.NO_REPLY: "No plan was to be had of the model; the standard plan is used.",
+}
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Makes plans. A planning is an agent run of its own, with a transcript: a retry asks nothing twice."""
+
+    model: MeteredModel
+    store: Store
+    redactor: Redactor
+
+    async def plan(self, ref: TaskRef, model: str, limit: Limit, prices: Sequence[Price]) -> PlanMade:
+        """The task's plan; the saved one, if there is one.
+
+        `limit` is what planning may spend. Raises ModelError, StoreError, RedactionFailed.
+        """
+        run = RunRef(**ref.model_dump(), step_id=PLANNING_ID, role="planning")
+        saved = await self.store.plan(ref.task_id, ref.reader)
+        if saved is not None:
+            return PlanMade(plan=saved.without_goals(), totals=await self.store.totals(run.run_id))
+        plan, notes = await self._made(run, Means(model, limit, prices))
+        redactor = redactor_for(self.redactor, self.store, run.reader)
+        await self.store.save_plan(ref.task_id, await with_safe_titles(plan, redactor, run.tenant))
+        kept = await self.store.plan(ref.task_id, ref.reader) or plan
+        return PlanMade(plan=kept.without_goals(), totals=await self.store.totals(run.run_id), notes=notes)
+
+    async def take_edit(self, ref: TaskRef, edit: PlanEdit, left: Limit) -> EditedPlan:
+        """The plan that a person sent, as the task's newest; kept twice, it stands once. `left`: for all its steps.
+
+        Raises StoreError, RedactionFailed.
+        """
+        try:
+            plan = Plan.model_validate_json(await self.store.get_text(edit.given, ref.reader))
+        except (TextMissing, ValidationError):
+            return EditedPlan(reason=UNKNOWN_PLAN)
+        if faults := plan_errors(plan):
+            return EditedPlan(reason=f"the plan cannot be run ({len(faults)} faults): {SEND_AGAIN}")
+        if faults := share_errors(plan, left):
+            return EditedPlan(reason="; ".join(faults))
+        versions = await self.store.plan_versions(ref.task_id, ref.reader)
+        known = next((one.plan for one in versions if one.made_by == edit.made_by), None)
+        if known is None:
+            redactor = redactor_for(self.redactor, self.store, ref.reader)
+            known = await with_safe_titles(plan, redactor, ref.tenant, [step.id for step in versions[-1].plan.steps])
+            number = versions[-1].number + 1
+            version = PlanVersion(number=number, plan=known, made_by=edit.made_by, reason=BY_A_PERSON)
+            await self.store.save_revision(ref.task_id, version)
+        return EditedPlan(plan=known.without_goals())
+
+    async def _made(self, run: RunRef, means: Means) -> tuple[Plan, tuple[str, ...]]:
+        matter = Matter(
+            run=run,
+            kind="plan",
+            system=planning_prompt(),
+            tool=SUBMIT_PLAN,
+            opening=lambda: self._task(run),
+            place=Place.USER_INPUT,
+            read=_plan,
+            refusal="This plan cannot be run",
+        )
+        made = await Consultant(self.model, self.store, self.redactor).answer(matter, means)
+        if not isinstance(made, NoAnswer):
+            return made, ()
+        return standard_plan((await self.store.task(run.task_id, run.reader)).request.question), (made.note(NOTES),)
+
+    async def _task(self, run: RunRef) -> str:
+        row = await self.store.task(run.task_id, run.reader)
+        earlier = await EarlierTasks(self.store).named(row, row.terms.agent.window)
+        task = await task_told(row, self.store, self.redactor)
+        return tagged("task", *task, *filter(None, [earlier]))
+
+
+async def with_safe_titles(plan: Plan, redactor: Redactor, tenant: str, known: Collection[str] = ()) -> Plan:
+    """Titles and ids are shown in the Temporal UI, so they are redacted like everything there; ids that are `known`
+    stay. Raises RedactionFailed.
+    """
+    titles = await redactor.redact([step.title for step in plan.steps], Place.TITLE, tenant)
+    spelled = [step.id.replace("-", " ") for step in plan.steps]
+    ids = await redactor.redact(spelled, Place.TITLE, tenant)
+    told = [step.id for step, words, safe in zip(plan.steps, spelled, ids, strict=True) if safe.text != words]
+    steps = zip(plan.steps, titles, strict=True)
+    titled = tuple(step.replace(title=cut(title.text, _TITLE_CHARACTERS)) for step, title in steps)
+    return numbered(Plan(steps=titled), set(told) - set(known))
+
+
+def _plan(arguments: Mapping[str, JsonValue]) -> Plan:
+    plan = Plan(steps=SubmitPlanInput.model_validate(arguments).steps).without_shares()
+    if errors := plan_errors(plan):
+        raise UnusableAnswer(*errors)
+    return plan

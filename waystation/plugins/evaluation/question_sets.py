@@ -1,0 +1,207 @@
+"""Sets of questions with what is known of their answers: YAML, with file and line in every complaint, and documents."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from waystation.documents.documents import SourceDocument
+from waystation.documents.sources import citable, load_documents, write_installed
+from waystation.kernel.errors import BadInput
+from waystation.kernel.value import malformed
+from waystation.plugins.evaluation.scores import GoldQuestion, QuestionSet
+
+SHIPPED = Path(__file__).parent / "shipped"
+_MOST_BYTES = 4_000_000
+_JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
+
+
+def find_set(name: str) -> Path:
+    """The file of that path, or the set of that name that ships with Waystation. Raises BadInput."""
+    if Path(name).is_file():
+        return Path(name)
+    shipped = sorted(path.stem for path in SHIPPED.glob("*.yaml"))
+    if name in shipped:
+        return SHIPPED / f"{name}.yaml"
+    raise BadInput(
+        f"there is no set of questions {name}: give a YAML file, or one of those that ship: {_list(shipped)}"
+    )
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names)
+
+
+def load_set(path: Path) -> QuestionSet:
+    """The set of questions in a file. Every scalar is text, so that `3.10` stays what it is. Raises BadInput."""
+    node = _composed(path, _text(path))
+    if twice := next(_twice(node), None):
+        raise _at(path, twice, "it is given twice")
+    try:
+        return QuestionSet.model_validate(_JSON.validate_python(yaml.BaseLoader("").construct_document(node)))
+    except yaml.YAMLError as error:
+        raise BadInput(f"{path}: a name in it is no word: write each as one, like `questions:`") from error
+    except ValidationError as error:
+        fault = malformed(error)[0]
+        found, where = _node(node, fault.place)
+        raise _at(path, found, f"{where}: {fault.words}" if where else fault.words) from None
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise BadInput(f"{path} has more than {_MOST_BYTES:,} bytes: no set of questions is that long")
+        return content.decode("utf-8-sig")
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {(error.strerror or 'it cannot be opened').lower()}") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} is no UTF-8 text") from error
+
+
+def _composed(path: Path, text: str) -> yaml.Node:
+    try:
+        # What is written once and meant a thousand times would be copied a thousand times.
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.BaseLoader)):
+            raise BadInput(f"{path}: aliases (*name) are not taken: write it out")
+        node = yaml.compose(text, yaml.BaseLoader)
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise BadInput(f"{path}{line}: no YAML: {error.problem or 'it cannot be read'}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise BadInput(f"{path}: no YAML: it has a sign that YAML does not take, or is nested too deeply") from error
+    if node is None:
+        raise BadInput(f"{path} is empty: it takes a name and questions")
+    return node
+
+
+def _at(path: Path, node: yaml.Node, why: str) -> BadInput:
+    return BadInput(f"{path}, line {node.start_mark.line + 1}: {why}")
+
+
+def _pairs(node: yaml.Node) -> Sequence[tuple[yaml.Node, yaml.Node]]:
+    return node.value if isinstance(node, yaml.MappingNode) else ()
+
+
+def _parts(node: yaml.Node) -> Sequence[yaml.Node]:
+    return node.value if isinstance(node, yaml.SequenceNode) else [value for _, value in _pairs(node)]
+
+
+def _twice(node: yaml.Node) -> Iterator[yaml.Node]:
+    """Keys that stand in one table twice: the first would be lost."""
+    seen: set[str] = set()
+    for key, _ in _pairs(node):
+        if str(key.value) in seen:
+            yield key
+        seen.add(str(key.value))
+    for part in _parts(node):
+        yield from _twice(part)
+
+
+def _node(node: yaml.Node, place: Sequence[int | str]) -> tuple[yaml.Node, str]:
+    """What stands at the place, as deep as there is something, and what it is called there."""
+    name = ""
+    for step in place:
+        if isinstance(step, int) and isinstance(node, yaml.SequenceNode) and step < len(node.value):
+            node, name = node.value[step], ""
+            continue
+        name = str(step) if isinstance(step, str) else name
+        found = next(((key, value) for key, value in _pairs(node) if key.value == step), None)
+        if found is None:
+            break
+        # A key names its line better than what stands below it.
+        node = found[1] if isinstance(found[1], yaml.SequenceNode | yaml.MappingNode) else found[0]
+    return node, name
+
+
+class Posed(NamedTuple):
+    """A question with its documents."""
+
+    gold: GoldQuestion
+    documents: tuple[SourceDocument, ...]
+
+    @property
+    def lines(self) -> Mapping[str, Sequence[str]]:
+        """Of the documents, by name."""
+        return {document.name: document.text.split("\n") for document in self.documents}
+
+
+def posed(asked: QuestionSet, folder: Path, scratch: Path) -> tuple[Posed, ...]:
+    """Each question with its documents, whose paths are relative to the folder. `scratch`: where descriptions of
+    installed packages are written.
+
+    Raises BadInput, naming the question, for what is missing, and for a gold document that is none of its documents.
+    """
+    shelf = _Shelf(asked, folder, scratch)
+    found: list[Posed] = []
+    for gold in asked.questions:
+        documents = shelf.documents(_own(asked, gold))
+        names = [document.name for document in documents]
+        if not documents:
+            raise BadInput(
+                f"question {gold.id} has no documents: give documents or packages, there or for the whole set"
+            )
+        if clash := next((name for name in names if names.count(name) > 1), None):
+            raise BadInput(f"question {gold.id}: two documents are called {clash}")
+        if unknown := next((name for name in gold.cites if name not in names), None):
+            raise BadInput(
+                f"question {gold.id}: cites names {unknown}, which is none of its documents ({_list(names[:5])})"
+            )
+        found.append(Posed(gold, tuple(documents)))
+    return tuple(found)
+
+
+def _own(asked: QuestionSet, gold: GoldQuestion) -> GoldQuestion | QuestionSet:
+    """Who names the documents of the question."""
+    return gold if gold.documents or gold.packages else asked
+
+
+def _inside(folder: Path, entry: str, question: str) -> Path:
+    """A set may be a stranger's, and what it names is sent to a model: no link and no .. leads to keys.
+
+    Raises BadInput.
+    """
+    path = folder / entry
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise BadInput(f"question {question}: {entry} leads out of {folder}: put its documents beside the set")
+    if not path.exists():
+        raise BadInput(f"question {question}: there is no {path}")
+    return path
+
+
+class _Shelf:
+    """All documents of a set, read once and together: what starts a reader for each waits for each."""
+
+    def __init__(self, asked: QuestionSet, folder: Path, scratch: Path) -> None:
+        """Raises BadInput, naming the question, for what is missing."""
+        self._folders: dict[str, tuple[SourceDocument, ...]] = {}
+        self._files: dict[str, Path] = {}
+        installed = {path.stem: path for path in write_installed(scratch)}
+        for gold in asked.questions:
+            own = _own(asked, gold)
+            for package in own.packages:
+                if package not in installed:
+                    raise BadInput(f"question {gold.id}: the package {package} is not installed")
+                self._files[f"{package}.md"] = installed[package]
+            for entry in own.documents:
+                path = _inside(folder, entry, gold.id)
+                if not path.is_dir():
+                    self._files[entry] = path
+                elif entry not in self._folders:
+                    self._folders[entry] = load_documents([path]).documents
+        once = {path.resolve(): path for path in self._files.values()}
+        read = load_documents([*once.values()]).documents if once else ()
+        self._read = dict(zip(once, read, strict=True))
+
+    def documents(self, own: GoldQuestion | QuestionSet) -> list[SourceDocument]:
+        """In the order in which they are named, packages first; files under the names that the set gives them."""
+        found = [self._file(f"{package}.md") for package in own.packages]
+        for entry in own.documents:
+            found += self._folders.get(entry) or [self._file(entry)]
+        return found
+
+    def _file(self, name: str) -> SourceDocument:
+        return self._read[self._files[name].resolve()].replace(name=citable(name))

@@ -1,0 +1,206 @@
+"""A report as PDF, typeset by Typst with the fonts that come with it and those of the machine.
+
+Its words are handed over as data and never read as Typst's markup; the typesetter gets an empty folder, and no package.
+Characters that no font has are described instead of shown as boxes.
+"""
+
+import json
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Set
+from datetime import datetime
+from importlib.util import find_spec
+from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal, NamedTuple
+
+from pydantic import JsonValue
+
+from waystation.kernel.errors import BadInput
+from waystation.kernel.patterns import proven
+from waystation.kernel.text import counted
+from waystation.kernel.value import strings
+from waystation.reports.blocks import (
+    CodeBlock,
+    ExportedReport,
+    HeadingBlock,
+    Inline,
+    ListBlock,
+    NumberedSource,
+    ParagraphBlock,
+    QuoteBlock,
+    ReportBlock,
+    RuleBlock,
+    TableBlock,
+    right_to_left,
+    shown_citation,
+)
+
+_TEMPLATE = Path(__file__).with_name("report.typ")
+_PROBE = b"""#set page(width: 40pt, height: 40pt, margin: 0pt)
+#for it in json(bytes(sys.inputs.probed)) { page(text(font: "Libertinus Serif", it)) }"""
+_GLYPH = proven(r'href="#(g[0-9A-F]{1,40})"')
+_NOWHERE = "\U0010fffe"
+"""No font has it: its glyph is the one for what is missing."""
+_EVERYWHERE = frozenset(map(chr, range(0x180)))
+"""Latin, which the typesetter's own fonts have."""
+_MOST_NAMED = 3
+"""Signs in a row that are described by their names."""
+_MOST_KINDS = 5
+_LONGEST_WORD, _PART = 60, 20
+"""Characters: a longer word may be broken after each such part, or it would leave the page."""
+_MAY_BREAK = "\u200b"
+_LOWEST_HEADING = 4
+
+
+class Pdf(NamedTuple):
+    """The file, and what its fonts lack; empty: nothing."""
+
+    content: bytes
+    lacking: str
+
+
+def report_pdf(report: ExportedReport) -> Pdf:
+    """Raises BadInput where the typesetter is not installed."""
+    if find_spec("typst") is None:
+        raise BadInput("a report as PDF needs the package typst: `pip install 'waystation[reports]'`")
+    written = _Writer(report.sources, str).whole(report)
+    missing = _missing({sign for _, text in strings(written) for sign in text} - _EVERYWHERE)
+    lacking = _lacking(missing)
+    shown = _Writer(report.sources, lambda text: _breakable(_described(text, missing))).whole(report)
+    inputs: dict[str, JsonValue] = {"report": shown, "lacking": lacking}
+    stored_at = report.imprint.stored_at
+    # The typesetter takes whole seconds.
+    at = None if stored_at is None else stored_at.replace(microsecond=0)
+    (content,) = _typeset(_TEMPLATE.read_bytes(), inputs, "pdf", at)
+    return Pdf(content, lacking)
+
+
+def _typeset(
+    source: bytes, inputs: Mapping[str, JsonValue], form: Literal["pdf", "svg"], at: datetime | None = None
+) -> list[bytes]:
+    """The file, or a picture of each page."""
+    import typst  # noqa: PLC0415 - of an extra
+
+    given = {name: json.dumps(value) for name, value in inputs.items()}
+    with TemporaryDirectory(prefix="waystation-typst-") as empty:
+        compiler = typst.Compiler(source, root=empty, package_path=empty, package_cache_path=empty, sys_inputs=given)
+        made = compiler.compile(format=form, timestamp=at)
+    return [made] if isinstance(made, bytes) else made or []
+
+
+def _missing(signs: Set[str]) -> frozenset[str]:
+    """Those that no font has: each is set on a page of its own, and has the glyph of a character that there is not."""
+    if not signs:
+        return frozenset()
+    probed = sorted(signs)
+    pages = _typeset(_PROBE, {"probed": [_NOWHERE, *probed]}, "svg")
+    nowhere, *found = (set(_GLYPH.findall(page.decode())) for page in pages)
+    return frozenset(sign for sign, glyphs in zip(probed, found, strict=True) if glyphs & nowhere)
+
+
+def _described(text: str, missing: Set[str]) -> str:
+    """`‹13 CJK characters›` for letters, `‹ship›` for a sign."""
+    if missing.isdisjoint(text):
+        return text
+    runs = groupby(text, key=lambda sign: _kind(sign) if sign in missing else "")
+    return "".join(_description(kind, "".join(run)) if kind else "".join(run) for kind, run in runs)
+
+
+def _kind(sign: str) -> str:
+    """The script of a letter, as its name begins; what joins or varies others has none to speak of."""
+    name = unicodedata.name(sign, "unnamed")
+    category = unicodedata.category(sign)
+    if category in {"Mn", "Me", "Cf"}:
+        return "mark"
+    return name.partition(" ")[0].capitalize().replace("Cjk", "CJK") if category.startswith("L") else "sign"
+
+
+def _description(kind: str, run: str) -> str:
+    if kind == "mark":
+        return ""
+    if kind == "sign" and len(run) <= _MOST_NAMED:
+        return "".join(f"‹{unicodedata.name(sign, f'U+{ord(sign):04X}').lower()}›" for sign in run)
+    return f"‹{len(run)} signs›" if kind == "sign" else f"‹{counted(len(run), f'{kind} character')}›"
+
+
+def _lacking(missing: Set[str]) -> str:
+    kinds = sorted({_kind(sign) for sign in missing} - {"mark"})
+    if not kinds:
+        return ""
+    some = ", ".join("signs" if kind == "sign" else kind for kind in kinds[:_MOST_KINDS])
+    return (
+        f"No font on the machine that made this PDF has some of its characters ({some}"
+        f"{' and others' if len(kinds) > _MOST_KINDS else ''}): they are described between ‹ and ›. "
+        "Install a font that has them, or send the report as HTML."
+    )
+
+
+def _breakable(text: str) -> str:
+    if len(text) <= _LONGEST_WORD:
+        return text
+    return " ".join(_MAY_BREAK.join(_parts(word)) if len(word) > _LONGEST_WORD else word for word in text.split(" "))
+
+
+def _parts(word: str) -> list[str]:
+    return [word[place : place + _PART] for place in range(0, len(word), _PART)]
+
+
+class _Writer:
+    """Writes what the template reads."""
+
+    def __init__(self, sources: Iterable[NumberedSource], shown: Callable[[str], str]) -> None:
+        """`shown`: a text as it is shown; where links lead stays as it is."""
+        self._sources = {source.number: source for source in sources}
+        self._shown = shown
+
+    def whole(self, report: ExportedReport) -> dict[str, JsonValue]:
+        return {
+            "title": self._shown(report.title),
+            "rtl": right_to_left([Inline(text=report.title)]),
+            "task": report.imprint.task_id,
+            "imprint": self._shown(str(report.imprint)),
+            "blocks": self._blocks(report.blocks),
+            "checked": self._shown(report.checked),
+            "sources": [self._source(source) for source in report.sources],
+            "account": self._blocks(report.account),
+        }
+
+    def _source(self, source: NumberedSource) -> JsonValue:
+        return {
+            "number": source.number,
+            "shown": shown_citation(source),
+            "where": self._shown(f"{source.name}, {source.where}"),
+            "fault": self._shown(source.fault),
+        }
+
+    def _blocks(self, blocks: Iterable[ReportBlock]) -> list[JsonValue]:
+        return [{"kind": block.kind, "rtl": False, **self._block(block)} for block in blocks]
+
+    def _block(self, block: ReportBlock) -> dict[str, JsonValue]:
+        match block:
+            case ParagraphBlock(inlines=inlines):
+                return {"inlines": self._inlines(inlines), "rtl": right_to_left(inlines)}
+            case HeadingBlock(level=level, inlines=inlines):
+                level = min(max(1, level - 1), _LOWEST_HEADING)
+                return {"level": level, "inlines": self._inlines(inlines), "rtl": right_to_left(inlines)}
+            case CodeBlock(text=text):
+                return {"text": self._shown(text)}
+            case RuleBlock():
+                return {}
+            case QuoteBlock(blocks=blocks):
+                return {"blocks": self._blocks(blocks)}
+            case ListBlock(first=first, items=items):
+                return {"first": first, "items": [self._blocks(item) for item in items]}
+            case TableBlock(rows=rows):
+                head, *rest = [[self._inlines(cell) for cell in row] for row in rows] or [[]]
+                return {"head": [*head], "cells": [cell for row in rest for cell in row]}
+
+    def _inlines(self, inlines: Iterable[Inline]) -> list[JsonValue]:
+        return [self._inline(inline) for inline in inlines]
+
+    def _inline(self, inline: Inline) -> JsonValue:
+        if inline.source:
+            source = self._sources[inline.source]
+            return {"source": source.number, "text": shown_citation(source), "fault": bool(source.fault)}
+        return {**inline.model_dump(), "text": self._shown(inline.text)}

@@ -1,0 +1,313 @@
+"""Words and what they stand for: terms, stems, concepts with their synonyms, sentences. Any script, no model."""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from waystation.kernel.patterns import Linear, linear, proven
+
+_WORD = proven(r"[^\W_]+(?:['’][^\W_]+)?")
+_POSSESSIVE = proven(r"['’]s?$")
+_CJK = proven(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+")
+_SENTENCE_END = proven(r"(?<=[^.\s][.!?])[\"')\]”’»]*\s+(?=[^\sa-z])|(?<=[。！？])\s*")
+_ABBREVIATED = proven(
+    r"(?:\b(?:\w|No|Nos|Mrs?|Ms|Dr|Prof|St|Inc|Corp|Co|Ltd|Fig|Sec|Art|Abs|Nr|Bd|Abb|vs|cf|approx|ca|bzw|Jan|Feb|Aug"
+    r"|Sept?|Oct|Nov|Dec))\.$"
+)
+"""Ends no sentence, though it ends in a full stop: `U.S. Treasury`, `ASU No. 5`."""
+_VERSION_TAIL = proven(r"(?<=[a-z]{3})v?\d+$")
+
+_STOP_WORDS = """
+a about above according after again all also am among an and any are as ask asked at be because been before being
+between both but by can carry carries could contain contains describe did do does doing down during each either else
+every explain few find for from further give given goal had has have having he her here hers him his how i if in into
+is it its just let list many may me might more most much must my need needs neither no nor not of off on once one only
+or other our out over own passage passages question same say says see shall she should show so some state such tell than
+that the their them then there these they this those through to too under until up upon us use used uses using very
+was we were what when where whether which while who whom whose why will with would you your answer answers direct
+directly document documents evidence aber als auf aus bei das dem den der des die ein eine einen einer es für gegen
+hat ich im ist nach nicht oder sich sie sind und von vor war welche welcher welches wer wie wird wo zu zum zur au aux
+avec ce ces cette comment dans de du elle en est et il la le les leur mais ne ou où par pas pour quand que quel quelle
+quelles quels qui se ses son sont sur un une como con cual cuales cuando del donde el esta las lo los más para pero
+por qué quién sin su sus una y
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+"""Words that say nothing about a topic, in English, German, French and Spanish."""
+
+_RELATED: tuple[tuple[str, ...], ...] = (
+    ("licence", "license", "licences", "licensing", "licensed"),
+    ("revenue", "revenues", "sales", "turnover"),
+    ("expenditure", "expenditures", "purchases", "capex", "spend", "spent"),
+    ("profit", "earnings"),
+    ("inventory", "inventories"),
+    ("population", "inhabitants", "people"),
+    ("employees", "employed", "headcount", "staff", "workforce"),
+    ("purpose", "summary", "overview", "description", "introduction", "library", "helps"),
+    (
+        "attention", "deprecated", "beta", "alpha", "gpl", "lgpl", "mpl", "security", "deprecation", "breaking",
+        "experimental", "unmaintained", "vulnerability", "incompatible", "agpl", "unstable", "obsolete", "warning",
+        "caution",
+    ),
+    ("exceptions", "except", "exception", "unless", "however", "limitation", "limits", "caveat", "unsupported"),
+    ("contradictions", "contradict", "contrary", "conflict", "although", "inconsistent"),
+    ("gaps", "unknown", "unclear", "todo", "missing", "undecided"),
+    ("cost", "costs", "price", "fee", "charge"),
+    ("limit", "limits", "maximum", "minimum", "quota", "threshold"),
+    ("author", "maintainer", "owner", "contact"),
+    ("deadline", "date", "due", "until", "expires"),
+    ("error", "errors", "failure", "fault", "bug", "crash"),
+    ("requirement", "requirements", "requires", "dependency", "dependencies", "prerequisite"),
+    ("install", "installation", "setup", "configure"),
+    ("decision", "decided", "agreed", "concluded", "resolution"),
+)  # fmt: skip
+"""Words of general use that stand for one another in documents; the first is the name of the group."""
+
+_INTENTS: tuple[tuple[re.Pattern[str] | Linear, str], ...] = (
+    (
+        linear(
+            r"\bwhat\b.*\b(?:for(?:[^\p{L}\p{N}_ ]|$)|do(?:es)?[^\p{L}\p{N}_]*$)|\bused for\b|\bpurpose", re.IGNORECASE
+        ),
+        "purpose",
+    ),
+    (proven(r"\b(watch out|careful|concern|risk|problem|caveat)", re.IGNORECASE), "attention"),
+    (proven(r"\bhow (?:much (?:is|was|are|were)|expensive)\b", re.IGNORECASE), "cost"),
+    (proven(r"\bby when\b|^when\b", re.IGNORECASE), "deadline"),
+    (proven(r"^who\b", re.IGNORECASE), "author"),
+    (proven(r"\bcapital (?:expenditures?|spending)\b", re.IGNORECASE), "property plant equipment"),
+)
+"""What a way of asking is about, where its words alone do not say so: a group of related words, or these words."""
+
+_SHORT_FORMS = tuple(
+    (proven(rf"\b(?:{short})\b", re.IGNORECASE), long)
+    for short, long in (
+        ("capex", "capital expenditures"),
+        ("cogs", "cost of revenue"),
+        ("ppn?e|pp&e", "property, plant and equipment"),
+        ("sg&a", "selling, general and administrative expenses"),
+        ("r&d", "research and development"),
+        ("eps", "earnings per share"),
+        ("net ar", "accounts receivable, net"),
+    )
+)
+"""Short forms of questions for figures, and what the documents write for them."""
+
+_FIGURE_ASKED = proven(
+    r"\b(?:how (?:many|much|long|high|old|far|fast|often|large|big)|what (?:percentage|share|number|amount)"
+    r"|combien|cuánt[oa]s?|wie (?:viele?|hoch|lange|oft|alt|groß)"
+    r"|(?:what|which|wie|was|quels?|quelles?|cuál(?:es)?) (?:was|were|is|are|war|waren|ist|sind|est|sont|era|fue|es"
+    r"|son)\b[^?]{0,120}?\b(?:revenues?|sales|turnover|incomes?|profits?|loss|earnings|assets|liabilities|equity|debts?"
+    r"|costs?|expenses?|expenditures?|margins?|rates?|prices?|fees?|dividends?|payables?|receivables?|inventor(?:y|ies)"
+    r"|backlog|cash ?flows?|cogs|capex|ppn?e|pp&e|ebitda|eps|amounts?|totals?|numbers?|percentage|share"
+    r"|property|goodwill|depreciation|amortization|tax(?:es)?|umsatz|gewinn|verlust|kosten|preis|miete|anzahl))\b",
+    re.IGNORECASE,
+)
+_DATE_ASKED = proven(r"\bwhen\b|\bwhat (?:year|date)\b|\b(?:wann|quand|cuándo)\b", re.IGNORECASE)
+_FIGURE, _DATE = "0", "00"
+"""Stand for any figure among the stems of a text that has one, and for a figure that may be a date or a number of a
+place alone.
+"""
+_MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
+_PLACED = proven(
+    rf"\b(?:{_MONTHS}|notes?|items?|sections?|tables?|pages?|parts?|forms?|no\.)\s+\d+(?:[.,-]\w+)*+"
+    r"|(?<![\d,.$€£])\b(?:19|20)\d\d\b(?![,.]\d)|\bfy\d+",
+    re.IGNORECASE,
+)
+"""Figures that tell when or where, and not how much."""
+_DIGIT = proven(r"\d")
+_YEAR = proven(r"(?:fy)?\d{1,9}$", re.IGNORECASE)
+_ADJUNCT = proven(r"\b(?:before|after|when|while)\s+\w+ing\b|\b(?:total )?(?:amount|number)s? of\b", re.IGNORECASE)
+_RANGE = proven(r"\b(?:documents?|pages?|lines?|seiten?)\s+\d{1,9}\s?(?:to|bis|-|–)\s?\d{1,9}\b", re.IGNORECASE)
+"""Says where to look, and nothing of what is looked for."""
+_ASKS = proven(r"[,:]\s+(?=(?:what|which|how|who|whose|when|where|why)\b)", re.IGNORECASE)
+_DIRECTS = proven(
+    r"^(?:according|based|basing|by|considering|given|taking|using|when)\b"
+    r"|\b(?:answers?|answering|asked|assum(?:e|ing)|decimal|information|judge?ments?|metric|question|respon(?:d|se)|round"
+    r"|solution)\b",
+    re.IGNORECASE,
+)
+"""Of a sentence, or of what stands before the question in one: it says how to answer, and not what is asked."""
+_UNIT_ASKED = proven(r"\((?:in|as) [^()?]{0,60}\)", re.IGNORECASE)
+_COLLECTION = proven(
+    r"\b(?:each|every|all|these|those|jede[rsnm]?|alle[rn]?|diese[rnms]?|chaque|tous|toutes|ces|cada|todos|todas|estos|estas)"
+    r"(?:\s+(?:of\s+)?(?:the\s+|these\s+|them\b)?(?P<noun>\w+))?",
+    re.IGNORECASE,
+)
+
+
+FIGURE_WEIGHT, ASIDE = 2.0, 0.25
+_WHEN = "end ended year years fiscal quarter period amount number total"
+_ASIDE = frozenset([*_MONTHS.split("|"), *_WHEN.split()])
+"""Of a question for a figure these say when, or that it is one. The row of a table that has it says neither."""
+
+
+class Concept(NamedTuple):
+    """One thing that is looked for: the words to search with, and the stems that show it in a text."""
+
+    words: tuple[str, ...]
+    """None of a figure: any will do."""
+    stems: frozenset[str]
+    weight: float = 1.0
+    """What it counts, beside the others: see `weighed`."""
+    aside: bool = False
+    """Says when, or that a figure is asked for: a text that shows nothing else says nothing of what is looked for."""
+
+
+def words(text: str) -> Iterator[str]:
+    """The words of a text in lower case; scripts without spaces give pairs of characters."""
+    for match in _WORD.finditer(text):
+        word = _POSSESSIVE.sub("", match.group().casefold())
+        if not _CJK.search(word):
+            yield word
+            continue
+        for run in _CJK.findall(word):
+            yield from (run[at : at + 2] for at in range(max(1, len(run) - 1)))
+
+
+@lru_cache(maxsize=20_000)
+def stem(word: str) -> str:
+    """A crude stem, for comparing only: `licences` and `licence`, `shipping` and `ship` come together."""
+    root = _VERSION_TAIL.sub("", word.casefold())
+    if root.endswith("ies") and len(root) > 4:
+        return f"{root[:-3]}y"
+    if root.endswith("s") and not root.endswith("ss") and len(root) > 3:
+        root = root[:-1]
+    for ending in ("ing", "ed", "e"):
+        if root.endswith(ending) and len(root) - len(ending) >= 3:
+            root = root[: -len(ending)]
+            break
+    return root[:-1] if len(root) > 3 and root[-1] == root[-2] and root[-1] not in "sl" else root
+
+
+def stems_in(text: str) -> frozenset[str]:
+    """The stems of a text's words, with one for its figures."""
+    found = frozenset(map(stem, words(text)))
+    if not _DIGIT.search(text):
+        return found
+    return found | ({_DATE, _FIGURE} if _DIGIT.search(_PLACED.sub(" ", text)) else {_DATE})
+
+
+def asks_for_figure(text: str) -> bool:
+    """Whether a question is answered with a figure or a date: that has no exceptions to look for."""
+    text = sought(text)
+    return _FIGURE_ASKED.search(text) is not None or _DATE_ASKED.search(text) is not None
+
+
+def asked(text: str) -> str:
+    """A question without what says how to answer it: "Answer in USD millions", "Using only the balance sheet, …"."""
+    told = sentences(text)
+    asking = [sentence for sentence in told if sentence.endswith(("?", "？")) or not _DIRECTS.search(sentence)]
+    return " ".join(map(_without_lead, asking)) if any(one.endswith(("?", "？")) for one in asking) else text
+
+
+def _without_lead(sentence: str) -> str:
+    begin = _ASKS.search(sentence)
+    return sentence[begin.end() :] if begin and _DIRECTS.search(sentence[: begin.start()]) else sentence
+
+
+def sought(text: str) -> str:
+    """A question or goal with its short forms written out, without where to look and how to answer."""
+    text = _RANGE.sub(" ", _UNIT_ASKED.sub(" ", asked(text)))
+    for short, long in _SHORT_FORMS:
+        text = short.sub(long, text)
+    return text
+
+
+def stems(text: str) -> list[str]:
+    """The stems of a text's words that are no stop words, in order."""
+    return [stem(word) for word in words(text) if word not in STOP_WORDS]
+
+
+def concepts(text: str) -> tuple[Concept, ...]:
+    """What a question or goal looks for, in its order, each with its synonyms.
+
+    What it calls the documents ("these packages") and when it is wanted ("before shipping") are not looked for.
+    """
+    text = sought(text)
+    found: dict[str, Concept] = {}
+    figure = asks_for_figure(text)
+    collection = {noun.casefold() for match in _COLLECTION.finditer(text) if (noun := match["noun"])}
+    for word in words(_ADJUNCT.sub(" ", text)):
+        if word not in STOP_WORDS and word not in collection:
+            concept = _concept(word)
+            aside = figure and (word in _ASIDE or _YEAR.match(word))
+            found.setdefault(min(concept.stems), concept._replace(weight=ASIDE, aside=True) if aside else concept)
+    for pattern, name in _INTENTS:
+        if pattern.search(text):
+            # A question for a person is not answered by a sentence that shares only the word "owner" with it.
+            concept = _concept(*name.split())._replace(aside=name == "author")
+            found.setdefault(min(concept.stems), concept)
+    if all(concept.aside for concept in found.values()):
+        found = {key: concept._replace(aside=False) for key, concept in found.items()}
+    if found and figure:
+        kind = _DATE if _DATE_ASKED.search(text) else _FIGURE
+        found[kind] = Concept(words=(), stems=frozenset({kind}), weight=FIGURE_WEIGHT)
+    return tuple(found.values())
+
+
+def proper_names(question: str) -> list[str]:
+    """The names in an English question, as it writes them."""
+    question = sought(question)
+    found = _NAME.findall(question) if _ENGLISH.search(question) else []
+    return [name for name in dict.fromkeys(found) if not _ASIDE.union(STOP_WORDS).issuperset(words(name))]
+
+
+_NAME = proven(r"(?<=[a-z,(] )[A-Z][A-Za-z]+(?:(?: & | of | )[A-Z][A-Za-z]+)*+")
+_ENGLISH = proven(r"\b(?:the|what|which|how|who|when|where|why|is|are|do|does|did|were)\b", re.IGNORECASE)
+"""Without such a word it may be German, which writes every noun as a name."""
+
+
+def weighed(looked_for: Sequence[Concept], texts: Sequence[str]) -> tuple[Concept, ...]:
+    """The concepts with less weight for those that more of these texts show (inverse document frequency): of those that
+    any of them shows, the rarest keeps its own.
+    """
+    present = [stems_in(text) for text in texts]
+    counts = [sum(not concept.stems.isdisjoint(own) for own in present) for concept in looked_for]
+    telling = [count for count, concept in zip(counts, looked_for, strict=True) if not concept.aside]
+    most = _rarity(min(filter(None, telling or counts), default=0), len(texts))
+    return tuple(
+        concept._replace(weight=concept.weight * min(1.0, _rarity(number, len(texts)) / most))
+        for concept, number in zip(looked_for, counts, strict=True)
+    )
+
+
+def is_of_every_document(text: str) -> bool:
+    """Whether a question or goal is about all documents alike: "which licences do these packages carry"."""
+    return _COLLECTION.search(text) is not None
+
+
+def sentences(text: str) -> list[str]:
+    """A text in sentences, each with single spaces."""
+    return [sentence for start, end in sentence_spans(text) if (sentence := " ".join(text[start:end].split()))]
+
+
+def sentence_spans(text: str) -> list[tuple[int, int]]:
+    """Where the sentences of a text begin and end, in characters."""
+    cuts = [
+        (match.start(), match.end())
+        for match in _SENTENCE_END.finditer(text)
+        if not _ABBREVIATED.search(text, max(0, match.start() - 8), match.start())
+    ]
+    starts = [0, *(end for _, end in cuts)]
+    ends = [*(start for start, _ in cuts), len(text)]
+    return [(start, end) for start, end in zip(starts, ends, strict=True) if text[start:end].strip()]
+
+
+def first_words(text: str, characters: int) -> str:
+    """The beginning of a text, cut between words where it has any."""
+    if len(text) <= characters:
+        return text
+    cut = text[: max(0, characters)]
+    return cut.rsplit(None, 1)[0] if " " in cut.strip() else cut
+
+
+def _rarity(shown: int, texts: int) -> float:
+    return math.log(1 + (1 + texts) / (1 + shown))
+
+
+def _concept(word: str, *others: str) -> Concept:
+    root = stem(word)
+    group = others or next((group for group in _RELATED if root in {stem(member) for member in group}), ())
+    known = tuple(dict.fromkeys((word, *group)))
+    return Concept(words=known, stems=frozenset(stem(member) for member in known))

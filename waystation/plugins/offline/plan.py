@@ -1,0 +1,94 @@
+"""Plans: one research step for each part of the question, then analysis, then writing. They are never revised.
+
+A report is judged by nobody here: what code can check is checked before a model is asked, and the rest takes one that
+understands.
+"""
+
+import re
+
+from pydantic import JsonValue
+
+from waystation.kernel.patterns import proven
+from waystation.plugins.offline.language import asked, asks_for_figure, first_words
+from waystation.plugins.offline.replies import Reply, call
+from waystation.plugins.offline.research import EXCEPTIONS_TITLE
+from waystation.plugins.offline.view import View
+
+MOST_CLAUSES = 3
+TITLE_WORDS = 16
+_TITLE_CHARACTERS = 100
+ANALYSIS_TITLE = "Weigh the findings"
+
+_ASKING = (
+    "what|which|how|who|whom|whose|when|where|why|whether|is|are|do|does|did|can|could|should|will"
+    "|was|wer|wie|welche[rsmn]?|wann|wo|warum|que|qué|quel(?:le)?s?|quién|cómo|comment|où|pourquoi|quand|cuándo|dónde"
+)
+_WORD = proven(r"\w")
+_CUT = proven(
+    rf"[?？;；]++|[.。](?=\s|$)|,?(?<!\s)\s++(?:and|or|und|et|y)\s++(?=(?:{_ASKING})\b)|,\s*+(?=(?:{_ASKING})\b)",
+    re.IGNORECASE,
+)
+
+
+def clauses(question: str) -> tuple[str, ...]:
+    """The parts of a question, at most three; what is over joins the last one."""
+    parts = [part for piece in _CUT.split(asked(question)) if _WORD.search(part := " ".join(piece.split()).strip(" ,"))]
+    if len(parts) > MOST_CLAUSES:
+        parts = [*parts[: MOST_CLAUSES - 1], "; ".join(parts[MOST_CLAUSES - 1 :])]
+    return tuple(part[0].upper() + part[1:] for part in parts)
+
+
+def plan(view: View) -> Reply:
+    """The plan of a question; one research step only where a plan was refused before."""
+    question = view.contract.question
+    research = [("Find what answers it", question)] if view.calls("submit_plan") or view.gap else _research(question)
+    ids = [f"research-{number}" for number in range(1, len(research) + 1)]
+    steps: list[JsonValue] = [
+        _step(step_id, "research", title, goal, []) for step_id, (title, goal) in zip(ids, research, strict=True)
+    ]
+    steps.append(
+        _step("analysis", "analysis", ANALYSIS_TITLE, f"Weigh the findings of all research steps: {question}", ids)
+    )
+    steps.append(
+        _step("writing", "writing", "Write the report", f"Write the report on: {question}", [*ids, "analysis"])
+    )
+    return Reply(calls=(call("submit_plan", steps=steps),))
+
+
+def _research(question: str) -> list[tuple[str, str]]:
+    """Title and goal of each research step."""
+    parts = clauses(question)
+    if len(parts) > 1:
+        return [(_title(part), f"{part}?") for part in parts]
+    direct = [("Direct evidence", question)]
+    return direct if asks_for_figure(question) else [*direct, (EXCEPTIONS_TITLE, f"{EXCEPTIONS_TITLE}: {question}")]
+
+
+def _title(clause: str) -> str:
+    return first_words(" ".join(clause.split()[:TITLE_WORDS]), _TITLE_CHARACTERS).rstrip(" ,;:")
+
+
+def _step(step_id: str, role: str, title: str, goal: str, needs: list[str]) -> JsonValue:
+    return {"id": step_id, "role": role, "title": title, "goal": goal, "needs": [*needs]}
+
+
+NOTHING_ANSWERS = "Nothing that was found in the documents answers the question."
+PERHAPS_NOTHING = "perhaps nothing in the documents answers the question."
+"""So a sentence on top of a report ends whose quotations are far from the question."""
+KEPT = (
+    "The plan is kept: a step that finds little searches with the words of the whole question by itself. No LLM judged "
+    "this."
+)
+
+
+def revision(_: View) -> Reply:
+    """Keeps the plan."""
+    return Reply(calls=(call("revise_plan", reason=KEPT),))
+
+
+def review(view: View) -> Reply:
+    """Adds no fault to those that code has found, except that nothing answers the question if the report says so."""
+    draft = view.opening.rpartition("<draft>")[2].splitlines()
+    said = [line for line in draft if line == NOTHING_ANSWERS or line.endswith(PERHAPS_NOTHING)]
+    faults: list[JsonValue] = [{"kind": "uncovered", "text": line} for line in said[:1]]
+    return Reply(calls=(call("review_report", faults=faults),))

@@ -1,0 +1,596 @@
+"""Quotations: cuts numbered lines into sentences and header lines, and picks those that say most about a goal.
+
+How places are written and read: citations, the passages of a search, the lines of a document, notes.
+"""
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Sequence, Set
+from itertools import islice, pairwise, zip_longest
+
+from waystation.documents.documents import marked_place
+from waystation.kernel.patterns import proven
+from waystation.kernel.value import Value
+from waystation.plugins.offline.language import (
+    STOP_WORDS,
+    Concept,
+    first_words,
+    sentence_spans,
+    sentences,
+    stem,
+    stems,
+    stems_in,
+    weighed,
+    words,
+)
+from waystation.plugins.offline.view import Exchange
+from waystation.reports.blocks import SAY_NOTHING_ALONE
+
+QUOTE_CHARACTERS = 1_000
+"""A longer sentence is quoted up to here."""
+MOST_QUOTES = 2
+LACKING = 0.5
+"""What a quotation counts without the figure that is asked for."""
+TOGETHER = 1.0
+"""What two words count that stand side by side in question and text: "total assets"."""
+TORN = 0.5
+"""What a long quotation counts that begins or ends within a sentence, as where a page ends."""
+IN_PART = 0.9
+LONG = 80
+WRAPPED = 0.75
+"""Of the longest line's length: where the next word would have fitted below that, a line was ended on purpose."""
+SECOND_BEST = 0.5
+"""A second quotation must score at least this share of the first, and say something that the first does not."""
+
+DIRECT_WORDS = 6
+"""A header line of no more words says no more than its key and what it shows of the question."""
+
+NAMED_SHARE = 0.5
+"""Share of a key's words that name what is looked for, from which on its line is an answer."""
+
+LEAST_WORDS = 3
+"""Fewer words are a heading or a fragment, unless they are a header line."""
+
+_HEADER = proven(r"^\s*(?:[-*+•] )?([A-Za-z][\w .-]{1,39}?)\s*:\s+(\S.*)$")
+_OWN_LINE = proven(r"^\s*(?:[-*+•] |\d+[.)] |#|>|\||```|\.\. )")
+_BULLET = proven(r"^\s*(?:[-*+•] |\d+[.)] |#+ |> )\s*")
+_RULE = proven(r"^\s*([=~^*+#\-_.])\1{2,}\s*$")
+_MARKUP = proven(r"^\s*(?:!?\[!|\[[^\]]*\]:|<|\.\.|>>>|\||,)|\w::\s|::$")
+_SYMBOL = proven(r"[^\w\s.,;:'’!?|$€£%-]")
+MOST_SYMBOLS = 0.1
+"""Of the characters of a quotation: with more it is code or markup rather than words."""
+MOST_IDENTIFIERS = 0.5
+_URL = proven(r"https?://\S+")
+_POINTERS = frozenset({"file", "url", "urls", "link", "links", "dynamic"})
+"""A header line of these only points at where something is said."""
+_OF_ENVELOPES = (
+    "from to cc bcc date sent received subject reply message id content type transfer encoding mime metadata"
+)
+_ENVELOPE = frozenset(_OF_ENVELOPES.split())
+"""A header line of these tells of the file or the mail: no answer, unless the question says the word itself."""
+_FIGURE = proven(r"^[$€£(+-]{0,3}\d[\d.,]{0,20}(?<![.,])[)%]{0,2}$")
+_PART = proven(r"(?:item|part|note|section|chapter|appendix)\b", re.IGNORECASE)
+_PAGE = proven(r"[| ]\d{1,3}\Z")
+"""At the end of a line of a table of contents, which begins with a part."""
+MANY_CELLS = 3
+_FIGURE_CELL = proven(
+    r"^(?:[A-Z]{1,3}\b)?\W{0,5}\d[\d.,' ]{0,20}\W{0,4}(?:[KMBkmx]|bn|mn|pp|bps|pts|million|billion|thousand)?\W{0,2}$"
+)
+_IN_MARKS = proven(r'"[^"]*+"')
+_ALONE_WITH_NUMBER = proven(r"^(?:[^.!?:]{1,80} \d{1,4}|\d{1,4} [^.!?:]{1,80})$")
+"""Between blank lines, or at the end or the beginning of a page: what pages have at their foot or head."""
+_PAGE_NUMBER = proven(
+    r"^\W{0,3}(?:(?:page|seite|p\.) ?)?(?:[A-Z]-)?\d{1,4}(?: ?(?:of|/|von) ?\d{1,4})?\W{0,3}$", re.IGNORECASE
+)
+_PARTIAL = proven(r"[%]| [—–] ")
+"""In a row of a table that has shares, or nothing for a column: the row of the whole says more."""
+_OF_SHARES = frozenset(map(stem, ("percent", "percentage", "rate", "margin", "share", "ratio", "growth", "change")))
+_COLUMN_SIGNS = frozenset("$€£%()—–-|")
+_OPEN = "of the and or for to in a an by with und der die das von et de la y"
+_OPEN_WORDS = frozenset(_OPEN.split())
+_OPEN_SIGNS, _CLOSING_SIGNS = (*",;(&/–-",), (*".!?:;…。！？)]'’*_`",)
+_JSON_SIGNS = ("{", "[", '"')
+_JSON_LINE = proven(r'^\s*(?:[\[\]{}]|"[^"\\]{1,80}"\s*:)')
+_MEMBER = proven(
+    r'"(?P<key>[^"\\\n]{1,80})"\s{0,9}:\s{0,9}(?:"(?P<words>(?:[^"\\]|\\.)*+)"|(?P<value>-?\d[\d.eE+-]{0,40}|true|false))'
+)
+_QUOTE_MARKS = proven(r"[\"“”„«»]")
+
+_Line = tuple[int, str]
+
+
+class Quote(Value):
+    """Words of a document, verbatim but for white space, and the lines that they stand in."""
+
+    text: str
+    first_line: int
+    last_line: int
+    key: str = ""
+    """Of JSON, the member that this is the value of; of a row of a table, the headings of its columns."""
+
+    @property
+    def said(self) -> str:
+        """The words with their key; a row says what it is about itself."""
+        return scored_text(self.noted) if _CELL_SIGN in self.noted else f"{self.key}: {self.text}".removeprefix(": ")
+
+    @property
+    def noted(self) -> str:
+        """As a note has it: quotation marks part the key, which stands elsewhere, from the words."""
+        return f'{self.key}: "{self.text}"' if self.key else self.text
+
+
+class _Scored(Value):
+    quote: Quote
+    score: float
+    matched: frozenset[str]
+    unlike_prose: bool
+
+
+def best_quotes(lines: Sequence[_Line], looked_for: Sequence[Concept], several: int = 0) -> tuple[Quote, ...]:
+    """The quotations that say most about what is looked for, best first.
+
+    `several`: so many at most, which may say the same of different things, as the rows of tables do.
+
+    One at least wherever there is any text: a document that was read leaves a trace. Questions answer nothing, and
+    they, code and header lines are quoted only where nothing else says as much.
+    """
+    candidates = [
+        one for one in _quotes(lines) if header_of(one.said)[0] or row_cells(one.said) or _has_words(one.text)
+    ]
+    code = _code(lines) | _feet(lines)
+    scored = sorted(_scored(candidates, looked_for, code), key=lambda item: (-item.score, item.unlike_prose))
+    if not scored:
+        return ()
+    chosen = [scored[0]]
+    for item in scored[1:]:
+        said = frozenset[str]().union(*(before.matched for before in chosen))
+        if (
+            len(chosen) < (several or MOST_QUOTES)
+            and item.score >= SECOND_BEST * scored[0].score > 0
+            and (several or item.matched - said)
+        ):
+            chosen.append(item)
+    return tuple(item.quote for item in chosen)
+
+
+def strength(text: str, looked_for: Sequence[Concept]) -> float:
+    """How directly a quotation speaks of what is looked for: how many of the concepts it shows, where further words of
+    the same concept add a quarter each, and its form.
+    """
+    noted, text = text, scored_text(text)
+    present, said = stems_in(text), stems(text)
+    headed = present | {shown for shown in stems_in(noted) if shown.strip("0")}
+    telling = [concept for concept in looked_for if concept.words and not concept.aside]
+    named = _named(header_of(text)[0], looked_for) >= NAMED_SHARE
+    if telling and not named and all(concept.stems.isdisjoint(headed) for concept in telling):
+        return 0.0
+    pairs = [*pairwise(said)]
+    together = sum(
+        TOGETHER * min(one.weight, other.weight) * (not (one.aside and other.aside))
+        for one, other in pairwise(looked_for)
+        if any(first in one.stems and second in other.stems for first, second in pairs)
+    )
+    lacks = not all(concept.words for concept in looked_for) and not _has_figure(text, looked_for)
+    shown = sum(_strength(concept, headed) for concept in looked_for) + together
+    return shown * (LACKING if lacks else 1) * _form(text, looked_for) * _of_period(noted, looked_for)
+
+
+def _of_period(noted: str, looked_for: Sequence[Concept]) -> float:
+    """What the headings of a row make of its score: those of the year that is asked for tell more than of another, and
+    than those that part a whole.
+    """
+    headings, mark, row = noted.partition(': "')
+    if not mark or not row_cells(row.removesuffix('"')):
+        return 1.0
+    asked = frozenset[str]().union(*(concept.stems for concept in looked_for if concept.aside))
+    of_columns = headings.rpartition("; ")[2]
+    years = {*_YEARS.findall(of_columns)} if _CELL_SIGN in of_columns or len(row_cells(row)) == 2 else None
+    if not years or not any(map(_A_YEAR.match, asked)):
+        return 1.0 if years else PARTED
+    return OF_YEAR if years & asked else 1.0 if "fiscal" in asked else OF_OTHER_YEAR
+
+
+PARTED, OF_YEAR, OF_OTHER_YEAR, ALL_SHARES = 0.9, 1.05, 0.8, 0.5
+
+
+def scored_text(noted: str) -> str:
+    """Of a row that was noted with the headings of its columns, the row."""
+    key, headed, row = noted.removesuffix('"').partition(': "')
+    if headed and row_cells(row):
+        return row
+    return f"{key.partition(_CELL_SIGN)[0]}{_CELL_SIGN}{row}" if headed and _CELL_SIGN in key else noted
+
+
+def entry_value(text: str, looked_for: Sequence[Concept]) -> str:
+    """What a header line says of what its key names; empty where that is not looked for, or the text is none."""
+    key, value = header_of(text)
+    return value if _named(key, looked_for) >= NAMED_SHARE else ""
+
+
+def header_of(text: str) -> tuple[str, str]:
+    """Key and value of a header line such as `License: MIT` (all but the last `::` part are key); else `("", text)`."""
+    match = _HEADER.match(text)
+    if match is None:
+        return "", text
+    path, separator, value = match.group(2).rpartition(" :: ")
+    return (f"{match.group(1)} {path}", value) if separator else (match.group(1), match.group(2))
+
+
+def _has_words(text: str) -> bool:
+    return len(list(islice(words(text), LEAST_WORDS))) == LEAST_WORDS
+
+
+def _strength(concept: Concept, present: Set[str]) -> float:
+    found = len(concept.stems & present)
+    return concept.weight * (0.75 + 0.25 * found) if found else 0.0
+
+
+def _scored(candidates: Sequence[Quote], looked_for: Sequence[Concept], code: Set[int]) -> Iterator[_Scored]:
+    rare = weighed(looked_for, [quote.said for quote in candidates])
+    wanted = frozenset[str]().union(*(concept.stems for concept in looked_for))
+    for quote in candidates:
+        asks = quote.text.rstrip("*_ ").endswith(("?", "？"))
+        answers = not asks and quote.first_line not in code
+        yield _Scored(
+            quote=quote,
+            score=strength(quote.noted if quote.key and row_cells(quote.said) else quote.said, rare)
+            if answers
+            else 0.0,
+            matched=wanted & stems_in(quote.said),
+            unlike_prose=not answers or bool(header_of(quote.said)[0]),
+        )
+
+
+def _named(key: str, looked_for: Sequence[Concept]) -> float:
+    """Which share of a key's words, before its path narrows, names what is looked for; of an envelope's only in the
+    words of the question.
+    """
+    keys = list(words(key.partition(" :: ")[0]))
+    own = _ENVELOPE.issuperset(keys)
+    wanted = {known for concept in looked_for for known in ([*map(stem, concept.words[:1])] if own else concept.stems)}
+    return sum(stem(word) in wanted for word in keys) / max(1, len(keys))
+
+
+def _form(text: str, looked_for: Sequence[Concept]) -> float:
+    """What the form of a line makes of its score: header lines that name what is looked for tell most, those of
+    something else nothing, markup and links little.
+    """
+    key, value = header_of(text)
+    named = _named(key, looked_for)
+    wanted = frozenset[str]().union(*(concept.stems for concept in looked_for))
+    keys, said = list(words(key)), list(words(value))
+    own = [word for word in said if word not in _POINTERS and stem(word) not in wanted]
+    short = len(own) <= DIRECT_WORDS and not (named and _has_figure(value, looked_for))
+    row = [] if key else row_cells(text)
+    factor = 1 / (1 + len(row[0] if row else text) / 400)
+    if named >= NAMED_SHARE:
+        factor *= 1 + 2 * named
+    elif row:
+        factor *= IN_PART if _PARTIAL.search(text) else 1
+        factor *= ALL_SHARES if all("%" in cell for cell in row[1:] if cell) and not wanted & _OF_SHARES else 1
+        label_words = [word for word in words(row[0]) if word not in STOP_WORDS]
+        factor *= 1 + 2 * sum(stem(word) in wanted for word in label_words) / max(1, len(label_words))
+    elif key and (_ENVELOPE.issuperset(keys) or (short and ("::" in key or len(own) == len(said)))):
+        return 0.0
+    if not own or not _POINTERS.isdisjoint(keys):
+        factor *= 0.2
+    plain = _URL.sub("", text)
+    named_things = sum(len(word) for word in plain.split() if _is_identifier(word.strip(".,;:!?()[]*'")))
+    symbols = len(_SYMBOL.findall(plain)) > len(plain) * MOST_SYMBOLS
+    if len(text) > LONG and not (key or row) and (text[0].islower() or not text.endswith(_CLOSING_SIGNS)):
+        factor *= TORN
+    if not row and (_MARKUP.search(text) or symbols or named_things > len(plain) * MOST_IDENTIFIERS):
+        factor *= 0.2
+    return factor
+
+
+def _has_figure(text: str, looked_for: Sequence[Concept]) -> bool:
+    """Whether it has the figure that is asked for; without one asked for, no."""
+    present = stems_in(text)
+    return any(not concept.words and not concept.stems.isdisjoint(present) for concept in looked_for)
+
+
+def _is_identifier(word: str) -> bool:
+    """Of code; not where it stands between back quotes, as sentences have it."""
+    return "`" not in word and (not {"_", "=", "("}.isdisjoint(word) or word.partition(".")[2][:1].isalpha())
+
+
+def _code(lines: Sequence[_Line]) -> frozenset[int]:
+    """The lines between fences."""
+    inside, code = False, set[int]()
+    for number, line in lines:
+        fence = line.lstrip().startswith(("```", "~~~"))
+        inside ^= fence
+        if inside or fence:
+            code.add(number)
+    return frozenset(code)
+
+
+def _quotes(lines: Sequence[_Line]) -> Iterator[Quote]:
+    for paragraph in _paragraphs(lines):
+        text = "\n".join(line for _, line in paragraph)
+        starts = _line_starts(paragraph)
+        members = list(_MEMBER.finditer(text)) if text.lstrip().startswith(_JSON_SIGNS) else []
+        for member in members:
+            kept = max(_QUOTE_MARKS.split(member["words"] or member["value"]), key=len).strip(" \\")
+            line = _line_at(starts, member.start())
+            for sentence in sentences(kept):
+                yield Quote(text=sentence[:QUOTE_CHARACTERS], first_line=line, last_line=line, key=member["key"])
+        row = row_cells(text) if len(paragraph) == 1 else []
+        if row:
+            yield from _row_quotes(row, paragraph[0], lines)
+        for start, end in () if members or row else sentence_spans(text):
+            yield from _pieces(text, start, end, starts)
+
+
+def _row_quotes(row: Sequence[str], at: _Line, lines: Sequence[_Line]) -> Iterator[Quote]:
+    """A row, without the cells that a wide cell is repeated in. Of CSV with quotation marks, which no quotation has in
+    it, each figure, with label and heading as its key.
+    """
+    number, line = at
+    headings = _headings(line, [above for above in lines if above[0] < number][-MOST_ABOVE:])
+    if '"' in line:
+        for figure, heading in zip_longest(filter(_FIGURE_CELL.match, row[1:]), headings, fillvalue=""):
+            key = _CELL_SIGN.join(filter(None, [row[0], heading]))
+            if figure:
+                yield Quote(text=figure, first_line=number, last_line=number, key=key)
+        return
+    cells = _EDGE.sub("", line).split(_CELL_SIGN)
+    first = max((at for at in range(1, len(cells)) if {*cells[: at + 1]} == {cells[0]}), default=0)
+    text = " ".join(_CELL_SIGN.join(cells[first:]).split())
+    yield Quote(text=text[:QUOTE_CHARACTERS], first_line=number, last_line=number, key=_CELL_SIGN.join(headings))
+
+
+def _headings(row: str, above: Sequence[_Line]) -> list[str]:
+    """What stands above the figures of a row, nearest lines of its table first; before it the period that a line above
+    names for all of them. Of text alone, a line with as many years.
+    """
+    cells = _parted(row)
+    columns = [at for at, cell in enumerate(cells) if at and cell.strip("-—–") and cell != cells[0]]
+    count, period, headings = len(columns) or len(row_cells(row)) - 1, "", list[str]()
+    for number, line in reversed(above):
+        others = _parted(line)
+        if not cells and len(years := _YEARS.findall(line)) == count:
+            return years
+        if cells and (not others or number < above[-1][0] - MOST_ABOVE):
+            break
+        own = [others[at] if at < len(others) else "" for at in columns]
+        if others and row_cells(line):
+            if headings:
+                break
+        elif all(own):
+            headings = [" ".join(dict.fromkeys(pair)) for pair in zip(own, headings or own, strict=True)]
+        elif headings or (not period and not any(others[1:])):
+            period = period or (line.strip(" |") if not any(others[1:]) and _YEARS.search(line) else "")
+    return [f"{period}; {headings[0]}", *headings[1:]] if period and headings else headings or [period][: bool(period)]
+
+
+def _pieces(text: str, start: int, end: int, starts: Sequence[tuple[int, int]]) -> Iterator[Quote]:
+    """A sentence, without its bullet; of one that quotes something itself, its longest part without quotation marks."""
+    bullet = _BULLET.match(text[start:end]) if start == 0 else None
+    begin = start + (bullet.end() if bullet else 0)
+    sentence = first_words(text[begin:end], QUOTE_CHARACTERS)
+    part = max(_QUOTE_MARKS.split(sentence), key=len)
+    if kept := part.strip():
+        at = begin + sentence.index(part) + len(part) - len(part.lstrip())
+        yield Quote(
+            text=" ".join(kept.split()),
+            first_line=_line_at(starts, at),
+            last_line=_line_at(starts, at + len(kept) - 1),
+        )
+
+
+def _paragraphs(lines: Sequence[_Line]) -> Iterator[list[_Line]]:
+    """Lines that belong together: running text, one bullet, or one header line. Headings are left out."""
+    paragraph: list[_Line] = []
+    previous = 0
+    widest = max((len(line) for _, line in lines), default=0)
+    for number, line in lines:
+        if _RULE.match(line):
+            # The line above is its heading.
+            paragraph = paragraph[:-1]
+        alone = bool(_HEADER.match(line) or _JSON_LINE.match(line))
+        ends = alone or _says_nothing(line) or _OWN_LINE.match(line) or number != previous + 1
+        if paragraph and (ends or _begins_anew(paragraph[-1][1], line, widest)):
+            yield paragraph
+            paragraph = []
+        previous = number
+        if _says_nothing(line) or line.lstrip().startswith(("#", "```")):
+            continue
+        paragraph.append((number, line))
+        if alone or line.lstrip().startswith(("|", ">")):
+            yield paragraph
+            paragraph = []
+    if paragraph:
+        yield paragraph
+
+
+def _begins_anew(above: str, line: str, widest: int) -> bool:
+    """Whether a line does not go on with the one above: that is a heading or a row of a table, or this is one."""
+    begin = line.lstrip()
+    end = above.rstrip()
+    if begin[:1].islower() or end.endswith(_OPEN_SIGNS) or end.rpartition(" ")[2] in _OPEN_WORDS:
+        return False
+    next_word = begin.split(None, 1)[0]
+    fits = len(above) + 1 + len(next_word) <= WRAPPED * widest
+    return fits or bool(row_cells(above) or row_cells(begin))
+
+
+def row_cells(line: str) -> list[str]:
+    """The cells of a row that has figures, with its label first; none of any other line.
+
+    Of text alone a row is a label, then two figures or more; where cells are parted, one will do.
+    """
+    cells = _cells(line)
+    said = [cell for cell in cells[1:] if cell.strip("-—–")]
+    figures = sum(_FIGURE_CELL.match(cell) is not None for cell in said)
+    if 2 * figures > len(said) and not all(map(_A_YEAR.match, said)):
+        return cells
+    *label, last, other = ["", "", "", *(part for part in line.split() if part not in _COLUMN_SIGNS)]
+    of_text = not cells and any(label) and line.lstrip()[0].isalpha() and all(map(_FIGURE.match, (last, other)))
+    figures_at = next(at for at, part in enumerate([*label, last]) if _FIGURE.match(part)) if of_text else 0
+    return [" ".join(label[:figures_at]).strip(), *label[figures_at:], last, other] if of_text else []
+
+
+def _cells(line: str) -> list[str]:
+    """The cells of a line of a table, without those that repeat the one before as wide cells do."""
+    cells = _parted(line)
+    while cells and not _LETTER.search(cells[0]):
+        del cells[0]
+    return [cell for at, cell in enumerate(cells) if not at or cell != cells[at - 1] or _FIGURE_CELL.match(cell)]
+
+
+def _parted(line: str) -> list[str]:
+    """All cells of a line of a table; of CSV only where it has figures, or years."""
+    if (cells := f"{line} ".split(" | " if not line.startswith("|") else "|"))[1:]:
+        return [cell.strip(" |") for cell in cells]
+    if "\t" in line:
+        return [cell.strip() for cell in line.split("\t")]
+    if "," not in line or ", " in _IN_MARKS.sub("", line):
+        return []
+    cells = [cell.strip() for cell in next(csv.reader([line[:MOST_OF_CSV]]))]
+    return [] if cells[0][-1:].isdigit() else cells
+
+
+_EDGE = proven(r"^\|(?= *[^ |])|\|\s*$")
+_CELL_SIGN = " | "
+_YEARS = proven(r"(?<![\d,.$])(?:19|20)\d\d(?![\d,.]\d)")
+_LETTER, _A_YEAR = proven(r"[^\W\d_]"), proven(r"^(?:19|20)\d\d$")
+MOST_OF_CSV = 100_000
+"""Characters of a line: fewer than a cell may have for the library."""
+MOST_ABOVE = 40
+"""Lines above a row in which the headings of its table are looked for."""
+
+
+def _is_of_contents(line: str) -> bool:
+    said = line.strip("| ")
+    page = _PAGE.search(said)
+    return bool(page and _PART.match(said)) and said[: page.start() if page else 0].strip("| ").count("|") <= 1
+
+
+def _feet(lines: Sequence[_Line]) -> frozenset[int]:
+    """The lines at the foot or head of pages: with a number, and by themselves."""
+    texts = dict(lines)
+
+    def ends(number: int) -> bool:
+        return number not in texts or _says_nothing(texts[number])
+
+    return frozenset(
+        number
+        for number, line in lines
+        if _is_of_contents(line)
+        or (
+            (_ALONE_WITH_NUMBER.match(" ".join(line.replace("|", " ").split())) and len(row_cells(line)) < MANY_CELLS)
+            and ends(number - 1)
+            and ends(number + 1)
+        )
+    )
+
+
+def _says_nothing(line: str) -> bool:
+    is_mark = _RULE.match(line) is not None or _PAGE_NUMBER.match(line) is not None or marked_place(line) is not None
+    return not line.strip() or is_mark
+
+
+def _line_starts(paragraph: Iterable[_Line]) -> list[tuple[int, int]]:
+    starts: list[tuple[int, int]] = []
+    at = 0
+    for number, line in paragraph:
+        starts.append((at, number))
+        at += len(line) + 1
+    return starts
+
+
+def _line_at(starts: Sequence[tuple[int, int]], position: int) -> int:
+    return next(number for start, number in reversed(starts) if start <= position)
+
+
+CITED = proven(r"\[([^\[\]]+):(\d{1,9})-(\d{1,9})\]")
+QUOTED = proven(r"\"(.*)\"", re.DOTALL)
+TOPIC = " – "
+"""Stands between the step that a conclusion belongs to and what it says."""
+_READ_HEADER = proven(r"^.+, lines \d+-\d+ of \d+$")
+_NUMBERED = proven(r"^(\d{1,9})\| (.*)$", re.MULTILINE)
+_CUT_LINE = proven(r" … \([\d,]+ characters in all[^()\n]{0,80}\)$")
+_SUMMARISED_NOTE = proven(r"\bnote \[([^\[\]]+):(\d{1,9})-(\d{1,9})\] (.*?)(?=; |$)", re.MULTILINE)
+_NOTE = proven(r"^\d+\. \[([^\[\]]+):(\d{1,9})-(\d{1,9})\] (.*)$", re.MULTILINE)
+
+
+class LineRange(Value):
+    """Lines of a document."""
+
+    document: str
+    first_line: int
+    last_line: int
+
+    @property
+    def citation(self) -> str:
+        """Written as everywhere: `[document:first-last]`."""
+        return f"[{self.document}:{self.first_line}-{self.last_line}]"
+
+
+class KeptNote(Value):
+    """A note: words of a document and their place."""
+
+    text: str
+    place: LineRange
+
+
+def label(document: str) -> str:
+    """A document's name as a reader would say it: without ending, and without folder where its name says something."""
+    name = document.rsplit("/", 1)[-1]
+    stem, dot, ending = name.rpartition(".")
+    if stem.strip("_").lower() in SAY_NOTHING_ALONE:
+        return "/".join(document.rsplit("/", 2)[-2:])
+    return stem if dot and stem and ending.isalpha() and len(ending) <= 8 else name
+
+
+def places(text: str) -> tuple[LineRange, ...]:
+    """All citations in a text."""
+    return tuple(_place(*found) for found in CITED.findall(text))
+
+
+def hits(result: str) -> tuple[LineRange, ...]:
+    """The places of a search's passages, best first."""
+    return tuple(place for line in result.splitlines() if CITED.fullmatch(line) for place in places(line))
+
+
+def read_lines(result: str) -> Sequence[_Line]:
+    """The numbered lines of a page of a document; none where the result is something else."""
+    header, _, body = result.partition("\n")
+    if _READ_HEADER.match(header) is None:
+        return ()
+    return [(int(number), _CUT_LINE.sub("", text)) for number, text in _NUMBERED.findall(body)]
+
+
+def listed_notes(result: str) -> Iterator[KeptNote]:
+    """The notes of a page of `read_notes`."""
+    for document, first, last, text in _NOTE.findall(result):
+        yield KeptNote(text=text, place=_place(document, first, last))
+
+
+def summarised_notes(summary: str) -> Iterator[KeptNote]:
+    """The beginnings of the notes that a summary of ours carries."""
+    for document, first, last, text in _SUMMARISED_NOTE.findall(summary):
+        yield KeptNote(text=text, place=_place(document, first, last))
+
+
+def handed_in_notes(result: str) -> Iterator[KeptNote]:
+    """The quotations in what a subagent has handed in, one a line, with its place behind it: of one that was stopped
+    they are its notes, without quotation marks.
+    """
+    for line in result.splitlines():
+        cited = places(line)
+        if len(cited) == 1:
+            quoted = QUOTED.search(line)
+            yield KeptNote(text=quoted[1] if quoted else line.partition(cited[0].citation)[0].strip(), place=cited[0])
+
+
+def taken_note(exchange: Exchange) -> KeptNote:
+    """The note that a call of `take_note` keeps."""
+    place = _place(exchange.text("document"), exchange.number("first_line"), exchange.number("last_line"))
+    return KeptNote(text=" ".join(exchange.text("text").split()), place=place)
+
+
+def _place(document: str, first_line: str | int, last_line: str | int) -> LineRange:
+    return LineRange(document=document, first_line=int(first_line), last_line=int(last_line))

@@ -1,0 +1,195 @@
+"""Replies: what the model says and calls, made to fit the reply's maximum without ever cutting a tool call.
+
+What a request costs here: four characters a token, and a memory of prompt prefixes that stands for the cache.
+"""
+
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+
+from pydantic import JsonValue
+
+from waystation.kernel.usage import Usage
+from waystation.kernel.value import Value
+from waystation.models.anthropic.requests import CountRequest, Markable, WireBlock
+from waystation.models.profiles import OFFLINE_MODEL
+from waystation.plugins.offline.language import first_words
+
+CHARACTERS_A_TOKEN = 4
+LEAST_CACHED = 256
+"""Tokens: a shorter prefix is never cached."""
+KEPT_PREFIXES = 1_024
+
+
+def tokens_of(characters: int) -> int:
+    """Tokens of so many characters, rounded up."""
+    return -(-characters // CHARACTERS_A_TOKEN)
+
+
+def input_tokens(request: CountRequest) -> int:
+    """The tokens of system prompt, tools and messages."""
+    return tokens_of(sum(len(text) for text, _ in _parts(request)))
+
+
+class PromptCache:
+    """Remembers the prefixes that requests marked, the most recently used `KEPT_PREFIXES` of them. No expiry."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, None] = OrderedDict()
+
+    def charge(self, request: CountRequest) -> Usage:
+        """The input of this request by kind, output 0; its marked prefixes are known from here on."""
+        boundaries = _boundaries(request)
+        total = boundaries[-1][1]
+        marked = [(digest, tokens) for digest, tokens, mark in boundaries if mark and tokens >= LEAST_CACHED]
+        end = marked[-1][1] if marked else 0
+        read = max((tokens for digest, tokens, _ in boundaries if tokens <= end and digest in self._known), default=0)
+        for digest, _ in marked:
+            self._keep(digest)
+        return Usage(input=total - end, cache_write=end - read, cache_read=read, output=0)
+
+    def _keep(self, digest: str) -> None:
+        self._known[digest] = None
+        self._known.move_to_end(digest)
+        while len(self._known) > KEPT_PREFIXES:
+            self._known.popitem(last=False)
+
+
+def _boundaries(request: CountRequest) -> list[tuple[str, int, bool]]:
+    """After each part of the prompt: the digest and the tokens of everything so far, and whether it ends a stretch."""
+    digest = hashlib.sha256()
+    characters = 0
+    boundaries: list[tuple[str, int, bool]] = []
+    for text, marked in _parts(request):
+        digest.update(f"{len(text)}:{text}".encode("utf-8", "surrogatepass"))
+        characters += len(text)
+        boundaries.append((digest.hexdigest(), tokens_of(characters), marked))
+    if request.cache_control is not None:
+        boundaries[-1] = (*boundaries[-1][:2], True)
+    return boundaries
+
+
+def _parts(request: CountRequest) -> Iterator[tuple[str, bool]]:
+    """The prompt in the order in which it is cached; marks are no part of the text."""
+    for tool in request.tools:
+        yield _text(tool), tool.cache_control is not None
+    for block in request.system:
+        yield block.text, block.cache_control is not None
+    for message in request.messages:
+        for block in message.content:
+            yield _block_text(block), block.cache_control is not None
+
+
+def _block_text(block: WireBlock) -> str:
+    return block.text if block.type == "text" else _text(block)
+
+
+def _text(part: Markable) -> str:
+    return json.dumps(part.model_dump(mode="json", exclude={"cache_control"}), ensure_ascii=False)
+
+
+CALL_OVERHEAD = 24
+"""Characters counted for a call besides its name and arguments."""
+
+
+class Call(Value):
+    """One tool call."""
+
+    name: str
+    input: dict[str, JsonValue]
+
+    @property
+    def characters(self) -> int:
+        """Length, as the output is counted."""
+        return len(self.name) + len(json.dumps(self.input, ensure_ascii=False)) + CALL_OVERHEAD
+
+
+class Reply(Value):
+    """Some text, then calls; either may be missing."""
+
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    cut: bool = False
+    """The text ends early because the reply's maximum was reached."""
+
+    @property
+    def tokens(self) -> int:
+        """Output tokens of the reply, 1 at least."""
+        return max(1, tokens_of(len(self.text) + sum(call.characters for call in self.calls)))
+
+    @property
+    def stop_reason(self) -> str:
+        """As the protocol names it."""
+        if self.calls:
+            return "tool_use"
+        return "max_tokens" if self.cut else "end_turn"
+
+
+def call(tool: str, /, **arguments: JsonValue) -> Call:
+    """One call of a tool with these arguments."""
+    return Call(name=tool, input=arguments)
+
+
+def finding(claim: str, citations: Sequence[str]) -> JsonValue:
+    """A finding or conclusion as the tools take it."""
+    return {"claim": claim, "citations": [*citations]}
+
+
+def fitted(reply: Reply, max_tokens: int) -> Reply:
+    """The reply within `max_tokens`: without its text, then with fewer calls, then with less in its last call."""
+    if reply.tokens <= max_tokens:
+        return reply
+    if not reply.calls:
+        return reply.replace(text=first_words(reply.text, max_tokens * CHARACTERS_A_TOKEN), cut=True)
+    bare = reply.replace(text="")
+    while bare.tokens > max_tokens and bare.calls:
+        bare = bare.replace(calls=_with_less(bare.calls))
+    if bare.calls:
+        return bare
+    return fitted(Reply(text="The reply's maximum is too small for the next tool call.", cut=True), max_tokens)
+
+
+def _with_less(calls: Sequence[Call]) -> tuple[Call, ...]:
+    """One call less; of a single call, one item less in its longest list or the last line less of its longest text."""
+    if len(calls) > 1:
+        return tuple(calls[:-1])
+    smaller = _smaller(calls[0].input)
+    return () if smaller is None else (calls[0].replace(input=smaller),)
+
+
+def _smaller(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue] | None:
+    sizes = {key: len(json.dumps(value)) for key, value in arguments.items() if isinstance(value, list) and value}
+    if sizes:
+        key = max(sizes, key=lambda name: sizes[name])
+        items = arguments[key]
+        return {**arguments, key: items[:-1] if isinstance(items, list) else items}
+    texts = {key: value for key, value in arguments.items() if isinstance(value, str) and "\n" in value.strip()}
+    if not texts:
+        return None
+    key = max(texts, key=lambda name: len(texts[name]))
+    return {**arguments, key: texts[key].rstrip().rpartition("\n")[0].rstrip()}
+
+
+def message(reply: Reply, prompt: Usage, digest: str) -> dict[str, JsonValue]:
+    """The reply as the protocol's message; `digest` of the request makes the ids."""
+    content: list[JsonValue] = [{"type": "text", "text": reply.text}] if reply.text else []
+    for index, made in enumerate(reply.calls):
+        content.append(
+            {"type": "tool_use", "id": f"toolu_{digest[:20]}{index}", "name": made.name, "input": made.input}
+        )
+    return {
+        "id": f"msg_{digest[:24]}",
+        "type": "message",
+        "role": "assistant",
+        "model": OFFLINE_MODEL,
+        "content": content,
+        "stop_reason": reply.stop_reason,
+        "stop_sequence": None,
+        "usage": {
+            "input_tokens": prompt.input,
+            "cache_creation_input_tokens": prompt.cache_write,
+            "cache_read_input_tokens": prompt.cache_read,
+            "output_tokens": reply.tokens,
+        },
+    }

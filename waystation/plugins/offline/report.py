@@ -1,0 +1,441 @@
+"""The analysis agent and the writing agent: what was handed in becomes conclusions, and a report.
+
+The writing agent: one section of quotations for each step, then the report, whose summary has what was counted.
+
+The analysis agent: counts which documents say the same, and picks the findings nearest to the question.
+
+Reading what earlier steps handed in: page by page, as far as the view shows it.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, get_args
+
+from pydantic import JsonValue
+
+from waystation.kernel.patterns import proven
+from waystation.kernel.text import counted
+from waystation.kernel.value import Value
+from waystation.plugins.offline.language import (
+    Concept,
+    concepts,
+    first_words,
+    proper_names,
+    stem,
+    stems_in,
+    weighed,
+    words,
+)
+from waystation.plugins.offline.plan import ANALYSIS_TITLE, NOTHING_ANSWERS, PERHAPS_NOTHING
+from waystation.plugins.offline.quotes import (
+    CITED,
+    QUOTED,
+    TOPIC,
+    LineRange,
+    entry_value,
+    label,
+    places,
+    strength,
+)
+from waystation.plugins.offline.replies import CALL_OVERHEAD, CHARACTERS_A_TOKEN, Call, Reply, call, finding
+from waystation.plugins.offline.research import EXCEPTIONS_TITLE, names_in
+from waystation.plugins.offline.view import Need, View
+
+PAGE = 40
+MOST_TRIES = 2
+"""A page that was asked for this often and does not show is given up."""
+
+_HEADER = proven(r"^findings \d+-\d+ of (\d{1,9}) of step (.+)$", re.MULTILINE)
+_NONE = proven(r"^Step .+ has (\d{1,9}) findings; none")
+_LINE = proven(r"^(\d{1,9})\. (?:(open|conclusion|contradiction|gap): )?(.*)$", re.MULTILINE)
+
+_Kind = Literal["claim", "open", "conclusion", "contradiction", "gap"]
+
+
+class Entry(Value):
+    """One line of what a step handed in."""
+
+    kind: _Kind
+    text: str
+    places: tuple[LineRange, ...]
+
+    @property
+    def quote(self) -> str:
+        """The quoted words in it; empty without any."""
+        found = QUOTED.search(self.text)
+        return found.group(1) if found else ""
+
+    @property
+    def citations(self) -> tuple[str, ...]:
+        """Where it stands."""
+        return tuple(place.citation for place in self.places)
+
+
+class HandedIn(Value):
+    """What is known of a step's result: its entries by number, and how many there are (None: not read yet)."""
+
+    entries: dict[int, Entry]
+    total: int | None
+
+    @property
+    def missing(self) -> int:
+        """Entries that are there and were not seen."""
+        return (self.total or 0) - len(self.entries)
+
+    def of(self, *kinds: _Kind) -> tuple[Entry, ...]:
+        """The entries of these kinds, in order."""
+        return tuple(entry for _, entry in sorted(self.entries.items()) if entry.kind in kinds)
+
+
+def _handed_in(view: View, step: str) -> HandedIn:
+    """What the view shows of a step's result."""
+    entries: dict[int, Entry] = {}
+    total: int | None = None
+    for exchange in view.calls("read_findings"):
+        if exchange.text("step") != step:
+            continue
+        none = _NONE.match(exchange.result)
+        header = _HEADER.match(exchange.result)
+        if exchange.failed or none:
+            total = int(none.group(1)) if none else 0
+        if header and header.group(2) == step:
+            total = int(header.group(1))
+            entries.update(_entries(exchange.result[header.end() :]))
+    return HandedIn(entries=entries, total=total)
+
+
+def next_page(view: View, step: str) -> Call | None:
+    """The call that shows what is missing of a step's result; None where everything that can be read was read."""
+    known = _handed_in(view, step)
+    total = 1 if known.total is None else known.total
+    first = next((number for number in range(1, total + 1) if number not in known.entries), None)
+    if first is None:
+        return None
+    page = call("read_findings", step=step, first=first, count=PAGE)
+    tries = sum(exchange.input == page.input for exchange in view.calls("read_findings"))
+    return page if tries < MOST_TRIES else None
+
+
+def _entries(text: str) -> dict[int, Entry]:
+    entries: dict[int, Entry] = {}
+    for number, kind, body in _LINE.findall(text):
+        cited = places(body)
+        claim = _without_citations(body) if cited else body
+        entries[int(number)] = Entry(kind=_kind(kind), text=claim, places=cited)
+    return entries
+
+
+def _without_citations(text: str) -> str:
+    """The claim in front of the citations at a line's end."""
+    claim = text.rstrip()
+    while (last := _last_citation(claim)) is not None:
+        claim = claim[:last].rstrip()
+    return claim
+
+
+def _last_citation(text: str) -> int | None:
+    return next((found.start() for found in CITED.finditer(text) if found.end() == len(text)), None)
+
+
+def _kind(word: str) -> _Kind:
+    return next((kind for kind in get_args(_Kind) if kind == word), "claim")
+
+
+_Said = tuple[str, tuple[str, ...]]
+"""Words, and the citations behind them."""
+
+CONCLUSIONS = "Conclusions"
+_TITLE_CHARACTERS = 300
+_FEW = 6
+"""So many quotations of a topic are seen at a glance: of them there is nothing to conclude but what several say."""
+SECTION_CHARACTERS = 24_000
+NOT_JUDGED = "Whether the acceptance criteria are met was not judged: that takes a language model."
+QUOTED_ALREADY = "Quoted above already"
+NOT_READ = "- What this step handed in was not read before the report had to be finished."
+_REMARKS: tuple[tuple[str, _Kind], ...] = (
+    ("Contradictions", "contradiction"),
+    ("Gaps", "gap"),
+    ("Open", "open"),
+)
+_KEPT = proven(r"\bsection \d+ kept: (.+?)(?=; (?:section|note) \d+ kept|$)", re.MULTILINE)
+"""On a line of its own in a result; in a summary one line lists them all."""
+
+
+def writing_turn(view: View) -> Reply:
+    """The next turn of a writing agent. What is written is known from the results of `write_section`."""
+    kept = {heading.rstrip() for text in _told(view) for heading in _KEPT.findall(text)}
+    tried = kept | {made.text("heading") for made in view.calls("write_section") if made.failed}
+    if not (view.must_hand_in and kept):
+        for need in _sections(view):
+            if _heading(view, need) not in tried:
+                return _next_section(view, need)
+        if not tried:
+            return _section(view, CONCLUSIONS, ())
+        for need in () if view.must_hand_in else _summarised(view):
+            if (page := next_page(view, need.step)) is not None:
+                return Reply(text=f"I read what {need.step} handed in.", calls=(page,))
+    if any(made.failed for made in view.calls("submit_report")):
+        return Reply(text="I could not hand in: the report was refused.")
+    title = first_words(" ".join(view.contract.question.split()), _TITLE_CHARACTERS) or "Report"
+    return Reply(
+        calls=(call("submit_report", title=title, summary="\n".join(_summary(view, kept)) or IN_THE_SECTIONS),)
+    )
+
+
+def _sections(view: View) -> tuple[Need, ...]:
+    """The steps that have one; an analysis only where it is all there is, since the summary says what it says."""
+    research = tuple(need for need in view.contract.needs if not _is_analysis(need))
+    return research or view.contract.needs
+
+
+def _summarised(view: View) -> list[Need]:
+    return [need for need in view.contract.needs if need not in _sections(view)]
+
+
+def _next_section(view: View, need: Need) -> Reply:
+    """Reads what the step handed in, then writes its section; right away where there is no budget for reading."""
+    if not view.must_hand_in and (page := next_page(view, need.step)) is not None:
+        return Reply(text=f"I read what {need.step} handed in.", calls=(page,))
+    looked_for = concepts(need.title) or concepts(view.contract.question)
+    lines = _lines(_handed_in(view, need.step), _above(view, need), looked_for)
+    return _section(view, _heading(view, need), lines)
+
+
+def _above(view: View, need: Need) -> frozenset[_Said]:
+    """What the sections above this one quote, as far as it is in view."""
+    sections = _sections(view)
+    above = sections[: sections.index(need)]
+    return frozenset(_said(entry) for other in above for entry in _handed_in(view, other.step).of("claim"))
+
+
+def _told(view: View) -> Iterator[str]:
+    yield view.earlier
+    yield from (made.result for made in view.calls("write_section") if not made.failed)
+
+
+def _is_analysis(need: Need) -> bool:
+    return need.title == ANALYSIS_TITLE or "analysis" in need.step
+
+
+def _heading(view: View, need: Need) -> str:
+    """The step's title; with its id where two steps have the same."""
+    if _is_analysis(need):
+        return CONCLUSIONS
+    same = sum(other.title == need.title for other in view.contract.needs)
+    return need.title if same == 1 and need.title != CONCLUSIONS else f"{need.title} ({need.step})"
+
+
+def _section(view: View, heading: str, said: Iterable[str]) -> Reply:
+    """As many lines as the reply may hold; what is left out is said."""
+    lines = list(said) or ["Nothing was found for this part."]
+    room = min(SECTION_CHARACTERS, view.max_tokens * CHARACTERS_A_TOKEN - len(heading) - 3 * CALL_OVERHEAD - 120)
+    taken: list[str] = []
+    for line in lines:
+        room -= len(line) + line.count('"') + 4
+        if room < 0:
+            break
+        taken.append(line)
+    if len(taken) < len(lines):
+        taken.append(f"- {len(lines) - len(taken)} more lines did not fit here; the step's findings have them.")
+    return Reply(calls=(call("write_section", heading=heading, markdown="\n".join(taken).strip()),))
+
+
+def _lines(result: HandedIn, above: frozenset[_Said], looked_for: Sequence[Concept]) -> Iterator[str]:
+    new = [entry for entry in result.of("claim") if _said(entry) not in above]
+    for group in _alike(new, looked_for):
+        yield _shared_bullet(group, looked_for) if len(group) > 1 else _bullet(group[0], looked_for)
+    again = [entry for entry in result.of("claim") if _said(entry) in above]
+    if again:
+        yield f"- {QUOTED_ALREADY}: {', '.join(map(_named, again))}"
+    for topic, entries in _by_topic(result.of("conclusion")).items():
+        yield from [f"\n**{topic}**\n"] if topic else []
+        yield from (_bullet(entry, looked_for) for entry in entries)
+    for heading, kind in _REMARKS:
+        if entries := result.of(kind):
+            yield f"\n**{heading}**\n"
+            yield from (_bullet(entry, looked_for) for entry in entries)
+    if result.total is None:
+        yield NOT_READ
+    elif result.missing:
+        yield f"- {result.missing} more findings of this step were not read before the report had to be finished."
+
+
+def _alike(entries: Iterable[Entry], looked_for: Sequence[Concept]) -> list[list[Entry]]:
+    """Those of several documents that say the same, the most first, then the others in their order.
+
+    `License: MIT` and `License :: MIT License` say the same where the licence is asked for.
+    """
+    wanted = frozenset[str]().union(*(concept.stems for concept in looked_for))
+    groups: dict[object, list[Entry]] = {}
+    for entry in entries:
+        value = entry_value(entry.quote, looked_for)
+        alike = tuple(word for word in words(value) if stem(word) not in wanted) if value else ()
+        groups.setdefault(alike or " ".join((entry.quote or entry.text).casefold().split()), []).append(entry)
+    return sorted(groups.values(), key=lambda group: -len({_name(entry) for entry in group}))
+
+
+def _shared_bullet(group: Sequence[Entry], looked_for: Sequence[Concept]) -> str:
+    """What they say in the words of the most, then who says it, with their own words where these differ; of one
+    document, its words with their places.
+    """
+    said = _most_say(group, looked_for)
+    cited: dict[tuple[str, str], list[str]] = {}
+    for entry in sorted(group, key=_name):
+        cited.setdefault((_name(entry), _shown(entry, looked_for)), []).extend(entry.citations)
+    if len(cited) == 1:
+        return _bullet(group[0].replace(places=tuple(place for entry in group for place in entry.places)), looked_for)
+    if len({name for name, _ in cited}) == 1:
+        return "\n".join(f'- **{name}**: "{own}" {" ".join(places)}' for (name, own), places in cited.items())
+    own_words = {own: "" if own == said else f' ("{own}")' for _, own in cited}
+    named = [f"{name}{own_words[own]} {' '.join(places)}" for (name, own), places in cited.items()]
+    return f'- "{said}": {", ".join(named)}'
+
+
+def _most_say(group: Sequence[Entry], looked_for: Sequence[Concept]) -> str:
+    return Counter(_shown(entry, looked_for) for entry in group).most_common(1)[0][0]
+
+
+def _shown(entry: Entry, looked_for: Sequence[Concept]) -> str:
+    """The quoted words; of a header line that names what is asked for, what it says."""
+    return entry_value(entry.quote, looked_for) or entry.quote or entry.text
+
+
+def _named(entry: Entry) -> str:
+    return f"{_name(entry)} {' '.join(entry.citations)}".strip()
+
+
+def _said(entry: Entry) -> _Said:
+    return entry.text, entry.citations
+
+
+def _name(entry: Entry) -> str:
+    return label(entry.places[0].document) if entry.places else ""
+
+
+def _by_topic(conclusions: Sequence[Entry]) -> dict[str, list[Entry]]:
+    """The conclusions without their topics, by topic, in order."""
+    topics: dict[str, list[Entry]] = {}
+    for entry in conclusions:
+        topic, said = _topic(entry.text)
+        topics.setdefault(topic, []).append(entry.replace(text=said))
+    return topics
+
+
+def _topic(text: str) -> tuple[str, str]:
+    """Topic and what is said of it; the mark between them stands before any quotation."""
+    topic, mark, said = text.partition(TOPIC)
+    return (topic, said) if mark and '"' not in topic else ("", text)
+
+
+def _bullet(entry: Entry, looked_for: Sequence[Concept] = ()) -> str:
+    """A quotation stands directly before its citation, after the document's name."""
+    name = _name(entry)
+    cited = " ".join(entry.citations)
+    if name and entry.text.startswith(f"{name}: "):
+        key = entry.text.removeprefix(f"{name}: ").removesuffix(f'"{entry.quote}"')
+        return f'- **{name}**: {key}"{_shown(entry, looked_for)}" {cited}'
+    return f"- {entry.text} {cited}".rstrip()
+
+
+def _summary(view: View, kept: set[str]) -> Iterator[str]:
+    """Where the quotations are from, then of each topic what its section cannot show at a glance."""
+    found = {need: _handed_in(view, need.step) for need in _sections(view)}
+    claims = {_said(entry): entry for result in found.values() for entry in result.of("claim")}
+    unread = any(result.total is None or result.missing for result in found.values())
+    if not (unread or claims or any(result.of("conclusion") for result in found.values())):
+        yield NOTHING_ANSWERS
+    shares = [_share(view, need, entry) for need, result in found.items() for entry in result.of("claim")]
+    if shares and max(shares) < HALF:
+        yield NOTHING_CLOSE
+    elif claims and (
+        unsaid := _unsaid_names(view, [one for result in found.values() for one in result.of("claim", "open")])
+    ):
+        yield f"No quotation says {' or '.join(unsaid)}: see whether they are about that."
+    if claims and not unread:
+        documents = {place.document for entry in claims.values() for place in entry.places}
+        yield f"In the sections below: {counted(len(claims), 'quotation')} from {counted(len(documents), 'document')}."
+    concluded = [one for need in _summarised(view) for one in _handed_in(view, need.step).of("conclusion")]
+    for topic, entries in _by_topic(concluded).items():
+        if topic == EXCEPTIONS_TITLE or not any(_QUOTED in entry.text for entry in entries):
+            continue  # its section says all of it
+        yield f"\n**{topic or CONCLUSIONS}**\n"
+        yield from (_bullet(entry, concepts(topic)) for entry in entries)
+    if unwritten := [heading for need in found if (heading := _heading(view, need)) not in kept]:
+        yield f"\nNot written: {', '.join(unwritten)}."
+    if view.contract.accept:
+        yield f"\n{NOT_JUDGED}"
+
+
+def _share(view: View, need: Need, entry: Entry) -> float:
+    """Of what its step looks for, how much a quotation shows, with the name of its document."""
+    said = stems_in(f"{entry.text} {_name(entry)}")
+    named = names_in(view.contract.question, [place.document for place in entry.places])
+    names = {stem(word) for words_of in named.values() for word in words_of}
+    every = concepts(need.title) or concepts(view.contract.question)
+    looked_for = [one for one in every if not one.aside and names.isdisjoint(one.stems)]
+    return sum(not one.stems.isdisjoint(said) for one in looked_for) / max(1, len(looked_for)) if looked_for else 1.0
+
+
+def _unsaid_names(view: View, claims: Iterable[Entry]) -> list[str]:
+    """The names in an English question, where no quotation says any of them, nor the name of any document."""
+    told = " ".join([*(entry.text for entry in claims), *map(label, view.contract.documents)]).casefold()
+    names = [name for name in proper_names(view.contract.question) if len(name) > 2]
+    return [] if any(name.casefold() in told for name in names) else names
+
+
+HALF = 0.5
+NOTHING_CLOSE = f"No quotation has half of the words that were looked for: {PERHAPS_NOTHING}"
+IN_THE_SECTIONS = "What was found, and what is missing, stands in the sections below."
+_QUOTED = "quoted documents"
+MOST_GROUPS = 6
+MOST_SINGLES = 5
+"""Findings that no other document shares, beside what was counted."""
+MOST_NEAREST = 3
+MOST_CITATIONS = 5
+
+
+def analysis(view: View) -> Reply:
+    """The next turn of an analysis agent: read every needed step, then hand in."""
+    if not view.must_hand_in:
+        for need in view.contract.needs:
+            if (page := next_page(view, need.step)) is not None:
+                return Reply(text=f"I read the findings of {need.step}.", calls=(page,))
+    results = [(need, _handed_in(view, need.step)) for need in view.contract.needs]
+    refused = sum(made.failed for made in view.calls("submit_analysis"))
+    conclusions = [finding(text, cited) for need, result in results for text, cited in _conclusions(view, need, result)]
+    if refused > 1 and not conclusions[: len(conclusions) >> refused]:
+        return Reply(text="I could not hand in: every attempt was refused.")
+    gaps: list[JsonValue] = [gap for need, result in results for gap in _gaps(need, result)]
+    kept: list[JsonValue] = [*conclusions[: len(conclusions) >> refused]]
+    return Reply(calls=(call("submit_analysis", conclusions=kept, contradictions=[], gaps=gaps),))
+
+
+def _conclusions(view: View, need: Need, result: HandedIn) -> Iterator[tuple[str, Sequence[str]]]:
+    """What most documents say in the same words, counted; then the findings nearest to the question."""
+    claims = [entry for entry in result.of("claim") if entry.places]
+    documents = {place.document for entry in claims for place in entry.places}
+    looked_for = concepts(need.title) or concepts(view.contract.question)
+    groups = _alike(claims, looked_for)
+    shared = [group for group in groups if len(group) > 1]
+    counts = sum(map(len, shared)) * 2 >= len(claims) > _FEW
+    for group in shared[:MOST_GROUPS] if counts else ():
+        said = _most_say(group, looked_for)
+        cited = list(dict.fromkeys(one for e in group if _shown(e, looked_for) == said for one in e.citations))
+        saying = len({place.document for entry in group for place in entry.places})
+        more = "" if len(cited) <= MOST_CITATIONS else f" ({MOST_CITATIONS} cited here)"
+        yield (
+            f'{need.title}{TOPIC}{saying} of {len(documents)} {_QUOTED}{more} say "{said}"',
+            cited[:MOST_CITATIONS],
+        )
+    singles = [group[0] for group in groups if len(group) == 1 or not counts]
+    rare = weighed(looked_for, [entry.quote or entry.text for entry in singles])
+    nearest = sorted(singles, key=lambda entry: -strength(entry.quote or entry.text, rare))
+    for entry in nearest[: MOST_SINGLES if counts else MOST_NEAREST]:
+        yield f"{need.title}{TOPIC}{entry.text}", entry.citations
+
+
+def _gaps(need: Need, result: HandedIn) -> Iterator[str]:
+    yield from (f"{need.title}{TOPIC}{entry.text}" for entry in result.of("open"))
+    if result.total is None or result.missing:
+        yield f"{need.title}{TOPIC}not all findings of this step were in view when this was handed in."

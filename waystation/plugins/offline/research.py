@@ -1,0 +1,490 @@
+"""The research agent: search, read around the hits, quote, hand in the quotations. Its memory is its notes.
+
+Divides many documents among subagents where there is much to read in them, and collects what they hand in.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence, Set
+from itertools import groupby, pairwise, zip_longest
+
+from pydantic import JsonValue
+
+from waystation.kernel.patterns import proven
+from waystation.plugins.offline.language import (
+    ASIDE,
+    STOP_WORDS,
+    Concept,
+    asks_for_figure,
+    concepts,
+    first_words,
+    is_of_every_document,
+    proper_names,
+    sought,
+    stem,
+    stems_in,
+    weighed,
+    words,
+)
+from waystation.plugins.offline.quotes import (
+    QUOTED,
+    KeptNote,
+    LineRange,
+    best_quotes,
+    handed_in_notes,
+    hits,
+    label,
+    listed_notes,
+    read_lines,
+    strength,
+    summarised_notes,
+    taken_note,
+)
+from waystation.plugins.offline.replies import CHARACTERS_A_TOKEN, Call, Reply, call, finding, tokens_of
+from waystation.plugins.offline.view import Exchange, View, part_text
+
+MANY_DOCUMENTS = 200
+"""From so many on a research agent may have subagents read them."""
+PARTS = 4
+PERCENT = 20
+"""Of the budget, for each of them: what is left is for handing in."""
+LEAST_PART = 12_000
+"""Tokens, of budget and of text for each of them: with less budget they would hand in, or ask for more, before they
+have read anything; with less to read, what they are told and say costs more than what they read.
+"""
+LISTED = 100
+"""Documents whose sizes are looked at; the others are taken to be like them."""
+READ_CHARACTERS = 3_000
+"""Of one document at most: an agent reads its beginning, or what stands around a hit, however long it is."""
+GOAL_CHARACTERS = 4_000
+_MORE = proven(r'expand with id "([^"]+)" shows all of them')
+_CONTINUES = proven(r"continues at character (\d[\d,]{0,15})")
+_SUBAGENT, _PARTIAL = "<subagent ", 'state="partial">'
+_SIZE = proven(r"^.+ \([\d,]+ lines, (\d[\d,]{0,15}) characters\)$", re.MULTILINE)
+
+
+def divided(view: View) -> bool:
+    """Whether subagents have done the reading."""
+    return any(not asked.failed for asked in view.calls("delegate"))
+
+
+def ended_early(view: View) -> tuple[str, ...]:
+    """The parts of the documents that their subagents did not finish."""
+    return tuple(asked.text("title") for asked in view.calls("delegate") if _is_partial(asked.result))
+
+
+def _is_partial(result: str) -> bool:
+    opening = result.partition("\n")[0]
+    return opening.startswith(_SUBAGENT) and _PARTIAL in opening[len(_SUBAGENT) :]
+
+
+def dividing(view: View) -> Reply | None:
+    """A look at the sizes of many documents, the subagents, then the rest of what they handed in. None: all of that is
+    there, there is little to read, or nobody can be asked.
+    """
+    if divided(view):
+        return _expansion(view)
+    listed = view.calls("list_documents")
+    many = view.contract.last_document is None and view.contract.document_count >= MANY_DOCUMENTS
+    rich = view.budget_now is None or view.budget_now * PERCENT // 100 >= LEAST_PART
+    begins = len(view.exchanges) == len(listed) and not view.gap
+    if not (many and rich and begins and {"delegate", "list_documents"} <= view.tools):
+        return None
+    if not listed:
+        sizes = call("list_documents", first=1, count=LISTED)
+        return Reply(text="There are many documents: I look how long they are.", calls=(sizes,))
+    return _delegation(view) if _to_read(view, listed[0].result) >= PARTS * LEAST_PART else None
+
+
+def _to_read(view: View, page: str) -> int:
+    """Tokens that reading all documents takes, judged by those on a page of the list."""
+    read = [min(int(size.replace(",", "")), READ_CHARACTERS) for size in _SIZE.findall(page)]
+    return tokens_of(sum(read) * view.contract.document_count // max(1, len(read)))
+
+
+def _delegation(view: View) -> Reply:
+    count = view.contract.document_count
+    bounds = [count * part // PARTS for part in range(PARTS + 1)]
+    calls = tuple(
+        call(
+            "delegate",
+            role="research",
+            title=f"Documents {first + 1} to {last}",
+            goal=first_words(view.contract.goal or view.contract.question, GOAL_CHARACTERS),
+            context=part_text(first + 1, last),
+            budget_percent=PERCENT,
+        )
+        for first, last in pairwise(bounds)
+    )
+    return Reply(text="There is much to read: I divide the documents.", calls=calls)
+
+
+def _expansion(view: View) -> Reply | None:
+    """The rest of the results that were too long to be shown, side by side."""
+    seen = {(made.text("id"), made.number("first")): made.result for made in view.calls("expand")}
+    calls: list[Call] = []
+    for name in (found[1] for made in view.calls("delegate") if (found := _MORE.search(made.result))):
+        first = 0
+        # Words of others in a result may say that it continues where it began.
+        while (after := _continues(seen.get((name, first), ""))) > first:
+            first = after
+        if (name, first) not in seen:
+            calls.append(call("expand", id=name, first=first))
+    return Reply(text="I read what was left out.", calls=tuple(calls)) if calls else None
+
+
+def _continues(result: str) -> int:
+    """At which character; 0 where it does not."""
+    more = _CONTINUES.search(result)
+    return int(more[1].replace(",", "")) if more else 0
+
+
+ENOUGH_DOCUMENTS = 30
+ENOUGH_OF_EVERY = 150
+"""Where the question is about each of the documents."""
+READS_A_TURN = 3
+LINES_BEFORE, LINES_AFTER = 4, 16
+HEAD_LINES = 30
+SEARCH_LIMIT, FRUGAL_SEARCH_LIMIT = 40, 10
+MOST_SEARCHES = 4
+WORDS_A_QUERY = 8
+NOTES_A_PAGE = 50
+FEW = 5
+"""Documents that are named as not quoted."""
+OPEN_QUESTIONS_CHARACTERS = 400
+"""Room that a hand-in keeps for them."""
+EXCEPTIONS_TITLE = "Exceptions, limits and gaps"
+MOST_PLACES, MOST_OF_NAMED = 32, 4
+"""Read of a document that the question names, and quoted of it."""
+MOST_NAMED = 3
+"""So many of the documents that the question names are searched by themselves."""
+TABLE_WORDS = (("consolidated", "statements", "millions"), ("total",))
+_OF_PART = "first_document", "last_document"
+NAMED = 2.0
+"""The weight of a quotation of it, relative to one of another document."""
+_IN_NAME = proven(r"[^\W_]+")
+TELLING = 0.2
+"""A quotation that says less than this share of what the best one says is not handed in."""
+FRUGAL_BELOW = 12_000
+"""Tokens of budget left: below, read one document at a time, and search for few passages."""
+
+
+def names_in(text: str, documents: Sequence[str]) -> dict[str, frozenset[str]]:
+    """The documents whose names a text says, the nearest first, each with those words: of `EBAY_2022_10K.pdf`, "eBay".
+
+    A name may stand there in several words ("Best Buy"). What most documents are called tells none of them apart.
+    """
+    said = list(words(text))
+    runs = {
+        "".join(run): run for size in (1, 2, 3) for at in range(len(said)) if len(run := said[at : at + size]) == size
+    }
+    own = {name: frozenset(_IN_NAME.findall(label(name).casefold())) for name in documents}
+    counts = Counter(word for parts in own.values() for word in parts)
+    telling = {
+        word for word in runs if not word.isdecimal() and word not in STOP_WORDS and counts[word] * 2 <= len(own)
+    }
+    named = [name for name in own if own[name] & telling]
+    named.sort(key=lambda name: -len(own[name] & runs.keys()))
+    return {name: frozenset(one for word in own[name] & telling for one in (word, *runs[word])) for name in named}
+
+
+def research(view: View) -> Reply:
+    """The next turn of a research agent."""
+    return Researcher(view).next_turn()
+
+
+class Researcher:
+    """One request of a research agent: what is known, and what that leads to."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        goal = concepts(view.contract.goal)
+        self._looked_for: Sequence[Concept] = goal or concepts(view.contract.question)
+        asked = f"{view.contract.goal} {view.contract.question}"
+        self._named = {**names_in(asked, view.contract.documents), **self._told_of()}
+        self._names = frozenset[str]().union(*self._named.values())
+        self._own = concepts(view.contract.question) if view.contract.goal.startswith(EXCEPTIONS_TITLE) else ()
+        self._every_document = is_of_every_document(view.contract.goal)
+        self._beginnings = self._every_document or is_of_every_document(view.contract.question)
+        self._enough = ENOUGH_OF_EVERY if self._beginnings else ENOUGH_DOCUMENTS
+        self._notes = tuple(dict.fromkeys(_visible_notes(view)))
+        self._noted = frozenset(note.place.document for note in self._notes)
+
+    def next_turn(self) -> Reply:
+        """Notes first where they may be hidden; much to read is divided among subagents; else quote and read on;
+        then search again; then hand in.
+        """
+        if (page := self._hidden_notes()) is not None:
+            return Reply(text="I look up my notes.", calls=(page,))
+        must_hand_in = self._view.must_hand_in
+        if not must_hand_in and (shared := dividing(self._view)) is not None:
+            return shared
+        if must_hand_in or divided(self._view):
+            return self._hand_in()
+        if not self._view.gap:
+            if not self._view.exchanges and (searches := tuple(map(_search_of_name, self._unknown_names))):
+                return Reply(text="I search the names in the question.", calls=searches)
+            named = [made for made in self._view.exchanges if made.text("query") in self._unknown_names]
+            if len(self._view.exchanges) == len(named) and (searches := self._named_searches()):
+                return Reply(text="I search the documents that the question names.", calls=searches)
+        quoting = self._quoting()
+        enough = len(self._noted) + len({str(made.input["document"]) for made in quoting}) >= self._enough
+        reading = () if enough else self._reading()
+        if quoting or reading:
+            return Reply(text="I keep what matters and read on.", calls=(*quoting, *reading))
+        if not enough and (search := self._searching()) is not None:
+            return Reply(text="I search the documents.", calls=(search,))
+        return self._hand_in()
+
+    def _hidden_notes(self) -> Call | None:
+        """The next page of notes to read after a stretch that may hide some."""
+        if not self._view.gap or self._view.stalled:
+            return None
+        pages = [made for made in self._view.exchanges[self._view.after_gap :] if made.name == "read_notes"]
+        if not pages:
+            return call("read_notes", first=1, count=NOTES_A_PAGE)
+        listed = sum(1 for _ in listed_notes(pages[-1].result))
+        more = listed == NOTES_A_PAGE or "continues at note" in pages[-1].result
+        return (
+            call("read_notes", first=pages[-1].number("first") + listed, count=NOTES_A_PAGE)
+            if more and listed
+            else None
+        )
+
+    def _quoting(self) -> tuple[Call, ...]:
+        """Notes for the documents that were read and have none yet."""
+        tried = self._noted | {made.text("document") for made in self._view.calls("take_note")}
+        lines: dict[str, dict[int, str]] = {}
+        for read in self._view.calls("read_document"):
+            if not read.failed:
+                lines.setdefault(read.text("name"), {}).update(read_lines(read.result))
+        rare = weighed(self._told_by_text, ["\n".join(known.values()) for known in lines.values()])
+        return tuple(
+            call(
+                "take_note",
+                text=quote.noted,
+                document=name,
+                first_line=quote.first_line,
+                last_line=quote.last_line,
+            )
+            for name, known in lines.items()
+            if name not in tried
+            for quote in best_quotes(sorted(known.items()), rare, MOST_OF_NAMED if name in self._named else 0)
+        )
+
+    def _reading(self) -> tuple[Call, ...]:
+        """The next places to read: all those of one document, and of more as long as the reads are few."""
+        seen = self._noted | {made.text("name") for made in self._view.calls("read_document")}
+        unread = (place for place in self._places() if place.document not in seen)
+        chosen: list[LineRange] = []
+        for _, lot in groupby(unread, key=lambda place: place.document):
+            places = list(lot)
+            if chosen and (self._frugal or len(chosen) + len(places) > READS_A_TURN):
+                break
+            chosen += places
+        return tuple(
+            call("read_document", name=place.document, first_line=place.first_line, last_line=place.last_line)
+            for place in chosen
+        )
+
+    def _places(self) -> Iterator[LineRange]:
+        """What is worth reading, best first: each found document around its best hit.
+
+        Where the question is about every document, their beginnings come too: there documents say what they are. Where
+        the goal itself is, so do the beginnings of those that no search found.
+        """
+        found: dict[str, LineRange] = {}
+        named: dict[str, list[LineRange]] = {name: [] for name in self._named}
+        searches = [hits(search.result) for search in self._view.calls("search_documents")]
+        # The best hits of each search come before the next ones of any.
+        for hit in (hit for rank in zip_longest(*searches) for hit in rank if hit is not None):
+            if len(known := named.get(hit.document, [])) < MOST_PLACES and hit not in known:
+                known.append(hit)
+            if hit.document not in named:
+                found.setdefault(hit.document, hit)
+        for several in named.values():
+            for hit in several:
+                yield from self._around(hit)
+        for hit in found.values():
+            yield from self._around(hit)
+        if self._every_document and found and self._view.contract.last_document is None:
+            others = (name for name in self._view.contract.documents if name not in found)
+            yield from (LineRange(document=name, first_line=1, last_line=HEAD_LINES) for name in others)
+
+    def _around(self, hit: LineRange) -> Iterator[LineRange]:
+        if self._beginnings:
+            yield LineRange(document=hit.document, first_line=1, last_line=HEAD_LINES)
+        if not self._beginnings or hit.last_line > HEAD_LINES:
+            after = LINES_BEFORE if self._frugal else LINES_AFTER
+            # The headings of a table stand far above its last rows.
+            before = LINES_AFTER if hit.document in self._named and not self._frugal else LINES_BEFORE
+            first = max(HEAD_LINES + 1 if self._beginnings else 1, hit.first_line - before)
+            yield LineRange(document=hit.document, first_line=first, last_line=hit.last_line + after)
+
+    @property
+    def _unknown_names(self) -> list[str]:
+        """The names in a question for a figure that no document is called by: of a company, whose reports they are."""
+        contract = self._view.contract
+        called = " ".join(map(label, contract.documents)).casefold()
+        several = contract.document_count > 1 and contract.last_document is None and asks_for_figure(contract.question)
+        names = proper_names(contract.question) if several else []
+        return [name for name in names if not any(word in called for word in words(name))][:MOST_NAMED]
+
+    def _told_of(self) -> dict[str, frozenset[str]]:
+        """The documents that say a name most often, with its words."""
+        said: dict[str, frozenset[str]] = {}
+        for search in self._view.calls("search_documents"):
+            if (name := search.text("query")) in self._unknown_names:
+                counts = Counter(hit.document for hit in hits(search.result))
+                most = max(counts.values(), default=0)
+                said |= {one: frozenset(words(name)) for one, count in counts.items() if 2 * count >= most}
+        return said
+
+    def _named_searches(self) -> tuple[Call, ...]:
+        """Searches in each of the documents that are named: among all, the others would have most of the passages.
+
+        Figures stand in tables, so where one is asked for the words around tables are searched for, too.
+        """
+        documents = self._view.contract.documents
+        own, related = self._search_words()
+        tables = TABLE_WORDS if any(not one.words for one in self._looked_for) else ()
+        return tuple(
+            call("search_documents", query=" ".join(query), limit=MOST_PLACES, first_document=at, last_document=at)
+            for at in [documents.index(name) + 1 for name in self._named][:MOST_NAMED]
+            for query in (own, *([*own, *more] for more in tables), related[:WORDS_A_QUERY])
+            if query
+        )
+
+    def _searching(self) -> Call | None:
+        """The next search that was not made yet."""
+        made = [search.input for search in self._view.calls("search_documents")]
+        contract = self._view.contract
+        own: dict[str, JsonValue] = {}
+        if contract.last_document is not None:
+            own = dict(zip(_OF_PART, (contract.first_document, contract.last_document), strict=True))
+        asked = [given.get("query") for given in made if all(given.get(key) == own.get(key) for key in _OF_PART)]
+        query = next((query for query in self._queries() if query not in asked), None)
+        if query is None:
+            return None
+        # What is noted comes up again, so a search that is to bring something new has to look beyond that.
+        frugal = min(SEARCH_LIMIT, FRUGAL_SEARCH_LIMIT + len(self._noted))
+        limit = frugal if self._frugal else SEARCH_LIMIT
+        return call("search_documents", query=query, limit=limit, **own)
+
+    def _queries(self) -> list[str]:
+        """What is looked for in its own words, then in related words, then in the words of title and question."""
+        own, related = self._search_words()
+        context = words(sought(f"{self._view.contract.title} {self._view.contract.question}"))
+        pool = list(dict.fromkeys([*own, *related]))
+        context = [word for word in dict.fromkeys(context) if word not in STOP_WORDS and word not in pool]
+        lots = [pool[at : at + WORDS_A_QUERY] for at in range(0, len(pool), WORDS_A_QUERY)]
+        return [" ".join(lot) for lot in [*lots[:MOST_SEARCHES], context[:WORDS_A_QUERY]] if lot]
+
+    def _search_words(self) -> tuple[list[str], list[str]]:
+        """What is looked for, and the words that stand for the same."""
+        telling = [concept for concept in self._told_by_text if concept.weight > ASIDE]
+        own = [word for concept in telling for word in concept.words[:1]]
+        return own, [word for concept in telling for word in concept.words[1:]]
+
+    @property
+    def _frugal(self) -> bool:
+        left = self._view.budget_left
+        return self._view.gap or (left is not None and left < FRUGAL_BELOW)
+
+    def _hand_in(self) -> Reply:
+        """The findings; after a refusal fewer of them, and none that the refusal names."""
+        refusals = [made.result for made in self._view.calls("submit_findings") if made.failed]
+        notes = [note for note in self._notes if self._bears(note)] or ([] if self._own else self._notes)
+        rare = weighed(self._told_by_text, [note.text for note in notes])
+        rated = [(strength(one.text, rare) * (NAMED if one.place.document in self._named else 1), one) for one in notes]
+        best = max((rating for rating, _ in rated), default=0.0)
+        rated.sort(key=lambda item: (0 if self._every_document else -round(item[0], 1), item[1].place.document))
+        telling = [note for rating, note in rated if rating >= TELLING * best > 0]
+        kept = [note for note in telling if not any(note.place.citation in refusal for refusal in refusals)]
+        kept = kept[: len(kept) >> max(0, len(refusals) - 1)]
+        if refusals and not kept and len(refusals) > 1:
+            return Reply(text="I could not hand in: every attempt was refused.")
+        findings: list[JsonValue] = []
+        room = self._view.max_tokens * CHARACTERS_A_TOKEN - OPEN_QUESTIONS_CHARACTERS
+        for note in kept:
+            quoted = note.text if QUOTED.search(note.text) else f'"{note.text}"'
+            findings.append(finding(f"{label(note.place.document)}: {quoted}", [note.place.citation]))
+            room -= len(json.dumps(findings[-1], ensure_ascii=False)) + 2
+            if room < 0:
+                findings.pop()
+                break
+        open_questions: list[JsonValue] = [*self._open_questions(kept[: len(findings)], len(kept) - len(findings))]
+        return Reply(calls=(call("submit_findings", findings=findings, open_questions=open_questions),))
+
+    @property
+    def _told_by_text(self) -> Sequence[Concept]:
+        """What is looked for in the text of a document: what it is called says no more there."""
+        names = {stem(name) for name in self._names}
+        told = [one for one in self._looked_for if names.isdisjoint(one.stems)]
+        aside = [one._replace(weight=ASIDE, aside=True) for one in self._looked_for if not names.isdisjoint(one.stems)]
+        return [*told, *aside] if told else self._looked_for
+
+    def _bears(self, note: KeptNote) -> bool:
+        """Whether it is about what the question names, and an exception of what the question says."""
+        present = stems_in(note.text)
+        own = sum(not one.stems.isdisjoint(present) for one in self._own)
+        named = (
+            not self._named or note.place.document in self._named or not self._proper or bool(self._proper & present)
+        )
+        return named and 2 * own >= len(self._own)
+
+    @property
+    def _proper(self) -> frozenset[str]:
+        """The stems of names that are written as names: what does not say them is about something else."""
+        asked = _IN_NAME.findall(self._view.contract.question)[1:]
+        return frozenset(stem(word) for word in asked if not word.islower() and word.casefold() in self._names)
+
+    def _open_questions(self, told: Sequence[KeptNote], untold: int) -> Iterator[str]:
+        total = self._view.contract.document_count
+        quoted = len({note.place.document for note in told})
+        unfinished = ended_early(self._view)
+        if untold:
+            yield f"{untold} more quotations did not fit into the reply; they are among the notes of this step."
+        elif not told and not unfinished:
+            goal = first_words(self._view.contract.goal or self._view.contract.question, OPEN_QUESTIONS_CHARACTERS // 2)
+            yield f"Nothing in the documents matched: {goal}"
+        if unfinished:
+            yield f"Not read to the end, because their subagents ended early: {', '.join(unfinished)}."
+        for name in self._unknown_names if told else ():
+            subject = [label(one) for one, said in self._told_of().items() if said == frozenset(words(name))]
+            if subject:
+                yield f"Taken to be about {name}, because it is said most often there: {', '.join(subject[:FEW])}."
+        if told and quoted < total:
+            others = self._others({note.place.document for note in told})
+            yield (
+                f"{quoted} of {total} documents {'is' if quoted == 1 else 'are'} quoted here; {others} not read "
+                "for this step or had no passage that matched its words."
+            )
+
+    def _others(self, quoted: Set[str]) -> str:
+        """By name where they are few."""
+        contract = self._view.contract
+        names = [label(name) for name in contract.documents if name not in quoted]
+        if contract.last_document is not None or not 0 < contract.document_count - len(quoted) == len(names) <= FEW:
+            return "the others were"
+        return (
+            f"{' and '.join(filter(None, [', '.join(names[:-1]), names[-1]]))} {'was' if len(names) == 1 else 'were'}"
+        )
+
+
+def _search_of_name(name: str) -> Call:
+    return call("search_documents", query=name, limit=SEARCH_LIMIT)
+
+
+def _visible_notes(view: View) -> Iterator[KeptNote]:
+    if view.stalled:
+        yield from summarised_notes(view.earlier)
+    exchanges: Sequence[Exchange] = view.exchanges
+    for exchange in exchanges:
+        if exchange.name == "take_note" and not exchange.failed:
+            yield taken_note(exchange)
+        elif exchange.name == "read_notes":
+            yield from listed_notes(exchange.result)
+        elif exchange.name in {"delegate", "expand"}:
+            yield from handed_in_notes(exchange.result)

@@ -1,0 +1,144 @@
+"""The offline model as an HTTP transport: the SDK's client, and so our adapter, talk to it without any network.
+
+The offline model: decides by the tools on offer which work a request asks for, and has it done.
+"""
+
+import asyncio
+import hashlib
+import threading
+from collections.abc import AsyncIterator
+from typing import TypeVar
+
+import httpx2
+from pydantic import JsonValue
+
+from waystation.models.anthropic.requests import CountRequest, MessagesRequest, RequestRefused, TextBlock, parsed
+from waystation.models.anthropic.sse import events
+from waystation.models.profiles import OFFLINE_MODEL
+from waystation.plugins.offline.plan import plan, review, revision
+from waystation.plugins.offline.replies import PromptCache, Reply, fitted, input_tokens, message
+from waystation.plugins.offline.report import analysis, writing_turn
+from waystation.plugins.offline.research import research
+from waystation.plugins.offline.summary import condensed
+from waystation.plugins.offline.view import view_of
+
+WINDOW = 200_000
+MAX_OUTPUT = 8_192
+WITHOUT_WORK = "No LLM is configured, and the built-in model has nothing to say without the tools of an agent."
+
+_WORK = {
+    "submit_plan": plan,
+    "revise_plan": revision,
+    "submit_findings": research,
+    "submit_analysis": analysis,
+    "submit_report": writing_turn,
+    "review_report": review,
+}
+"""What the tool that ends the work says about its kind."""
+_CONDENSING, _SNAPSHOT = "You condense", "<state_snapshot>"
+
+
+def reply_to(request: MessagesRequest) -> Reply:
+    """The reply; it depends on nothing but the request, and fits into its `max_tokens`.
+
+    Raises:
+        RequestRefused: the request forces a tool that this model has no work for.
+    """
+    return fitted(_reply(request), request.max_tokens)
+
+
+def _reply(request: MessagesRequest) -> Reply:
+    forced = request.forced_tool
+    if forced is not None and forced not in _WORK:
+        raise RequestRefused(f"tool_choice.name: the offline model cannot be made to call {forced!r}")
+    offered = [forced] if forced else [tool.name for tool in request.tools]
+    for name, work in _WORK.items():
+        if name in offered:
+            return work(view_of(request))
+    told = "\n".join(block.text for block in request.system)
+    if _CONDENSING in told:
+        prompt = "\n".join(block.text for block in request.messages[-1].content if isinstance(block, TextBlock))
+        return condensed(prompt, request.max_tokens, snapshot=_SNAPSHOT in told)
+    return Reply(text=WITHOUT_WORK)
+
+
+_Request = TypeVar("_Request", bound=CountRequest)
+_MODEL: dict[str, JsonValue] = {
+    "type": "model",
+    "id": OFFLINE_MODEL,
+    "display_name": "Waystation offline (extractive, no LLM)",
+    "created_at": "2026-11-01T00:00:00Z",
+    "lifecycle": "active",
+    "max_input_tokens": WINDOW,
+    "max_tokens": MAX_OUTPUT,
+}
+
+
+def offline_transport() -> httpx2.AsyncBaseTransport:
+    """A transport for `httpx2.AsyncClient` that answers Messages requests for `OFFLINE_MODEL` in process."""
+    return OfflineTransport()
+
+
+class OfflineTransport(httpx2.AsyncBaseTransport):
+    """Answers `/v1/messages`, `/v1/messages/count_tokens` and `/v1/models`. Holds the prompt cache, nothing else.
+
+    The work of a request runs in a thread, so that a long conversation does not stop the event loop.
+    """
+
+    def __init__(self) -> None:
+        self._cache = PromptCache()
+        self._cache_lock = threading.Lock()
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """The response; requests that the protocol does not allow get its error form."""
+        body = await request.aread()
+        digest = hashlib.sha256(body).hexdigest()
+        request_id = f"req_{digest[:24]}"
+        try:
+            response = await asyncio.to_thread(self._answer, request.method, request.url.path, body, digest)
+        except RequestRefused as refusal:
+            fault: JsonValue = {"type": refusal.kind, "message": str(refusal)}
+            error: JsonValue = {"type": "error", "error": fault, "request_id": request_id}
+            response = httpx2.Response(refusal.status, json=error)
+        response.headers["request-id"] = request_id
+        return response
+
+    def _answer(self, method: str, path: str, body: bytes, digest: str) -> httpx2.Response:
+        match method, path:
+            case "POST", "/v1/messages":
+                return self._message(_taken(MessagesRequest, body), digest)
+            case "POST", "/v1/messages/count_tokens":
+                return httpx2.Response(200, json={"input_tokens": input_tokens(_taken(CountRequest, body))})
+            case "GET", "/v1/models":
+                page = {"data": [_MODEL], "has_more": False, "first_id": OFFLINE_MODEL, "last_id": OFFLINE_MODEL}
+                return httpx2.Response(200, json=page)
+            case "GET", _ if path == f"/v1/models/{OFFLINE_MODEL}":
+                return httpx2.Response(200, json=_MODEL)
+            case _:
+                raise RequestRefused(f"{method} {path} is not served offline", status=404, kind="not_found_error")
+
+    def _message(self, request: MessagesRequest, digest: str) -> httpx2.Response:
+        if request.max_tokens > MAX_OUTPUT:
+            raise RequestRefused(f"max_tokens: Input should be less than or equal to {MAX_OUTPUT}")
+        length = input_tokens(request)
+        if length + request.max_tokens > WINDOW:
+            raise RequestRefused(f"prompt is too long: {length} tokens > {WINDOW - request.max_tokens} maximum")
+        reply = reply_to(request)
+        with self._cache_lock:
+            prompt = self._cache.charge(request)
+        whole = message(reply, prompt, digest)
+        if not request.stream:
+            return httpx2.Response(200, json=whole)
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=_stream(whole))
+
+
+def _taken(kind: type[_Request], body: bytes) -> _Request:
+    request = parsed(kind, body)
+    if request.model != OFFLINE_MODEL:
+        raise RequestRefused(f"model: {request.model}", status=404, kind="not_found_error")
+    return request
+
+
+async def _stream(whole: dict[str, JsonValue]) -> AsyncIterator[bytes]:
+    for event in events(whole):
+        yield event

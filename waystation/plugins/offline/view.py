@@ -1,0 +1,212 @@
+"""What an agent's request shows: its contract, the calls made so far with their results, and what is hidden."""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from waystation.kernel.patterns import proven
+from waystation.kernel.value import Value
+from waystation.models.anthropic.requests import MessagesRequest, TextBlock, ToolResultBlock, ToolUseBlock
+
+HAND_IN_BELOW = 4_000
+"""Tokens: with less budget left than this, an agent hands in what it has."""
+NOTHING_NEW = "Nothing new was kept in this part."
+"""What a summary of ours says when it follows another one and no note or section came between."""
+STALLED = "Nothing new was kept in the last two parts."
+"""What the next such summary says: the window is too small to go on, so the agent hands in."""
+
+_PARTS = ("question", "accept", "step", "context", "documents", "needs")
+_TITLE = proven(r'title="(.*)"')
+_NEED = proven(r"^- step (\S+?)(?: \((.*)\))?:", re.MULTILINE)
+_DOCUMENT = proven(r"^- (.+) \([\d,]+ lines\)$", re.MULTILINE)
+_COUNT = proven(r"\d{1,9}")
+_PART = proven(r"documents (\d{1,9}) to (\d{1,9}) of the list")
+_BUDGET = proven(r"budget left (\d[\d,]{0,29}+) tokens(?P<asks>[^;\n<]{0,300}more is asked for)?")
+
+
+class _Tagged(NamedTuple):
+    """A part of a contract."""
+
+    head: str
+    """What its opening says besides its name."""
+    body: str
+
+
+class Need(Value):
+    """An earlier step whose findings this agent builds on."""
+
+    step: str
+    title: str
+
+
+class Contract(Value):
+    """What the first message says."""
+
+    question: str = ""
+    goal: str = ""
+    title: str = ""
+    accept: str = ""
+    documents: tuple[str, ...] = ()
+    document_count: int = 0
+    needs: tuple[Need, ...] = ()
+    first_document: int = 1
+    last_document: int | None = None
+    """A subagent keeps to a part of the documents; None: all of them."""
+
+
+class Exchange(Value):
+    """One tool call with its result."""
+
+    name: str
+    input: dict[str, JsonValue]
+    result: str
+    failed: bool = False
+
+    def text(self, key: str) -> str:
+        """An argument that is text; empty where it is not."""
+        value = self.input.get(key)
+        return value if isinstance(value, str) else ""
+
+    def number(self, key: str) -> int:
+        """An argument that is a number; 0 where it is not."""
+        value = self.input.get(key)
+        return value if isinstance(value, int) else 0
+
+
+class View(Value):
+    """An agent's request, read."""
+
+    contract: Contract
+    opening: str = ""
+    """The whole first message."""
+    exchanges: tuple[Exchange, ...] = ()
+    after_gap: int = 0
+    """Index of the first exchange after the last place where something may be hidden."""
+    gap: bool = False
+    """Whether something may be hidden at all."""
+    earlier: str = ""
+    """Summaries of what is hidden."""
+    budget_now: int | None = None
+    """What is left before somebody is asked; None where nothing is told in tokens."""
+    can_ask: bool = False
+    """More is asked for when that is spent."""
+    tools: frozenset[str] = frozenset()
+    max_tokens: int
+
+    def calls(self, name: str) -> tuple[Exchange, ...]:
+        """The visible calls of a tool, oldest first."""
+        return tuple(exchange for exchange in self.exchanges if exchange.name == name)
+
+    @property
+    def budget_left(self) -> int | None:
+        """What is left for good. Where more is asked for, a small rest is no reason to hurry."""
+        return None if self.can_ask else self.budget_now
+
+    @property
+    def stalled(self) -> bool:
+        """Whether whole stretches between compactions brought nothing."""
+        return STALLED in self.earlier
+
+    @property
+    def must_hand_in(self) -> bool:
+        """Whether going on is pointless: hardly any budget left, or no progress."""
+        return self.stalled or (self.budget_left is not None and self.budget_left < HAND_IN_BELOW)
+
+
+def contract_of(text: str) -> Contract:
+    """The parts of a contract; absent ones stay empty."""
+    found = {name: part for name in _PARTS if (part := _tagged(text, name))}
+    body = {name: part.body.strip() for name, part in found.items()}
+    title = _TITLE.search(found["step"].head) if "step" in found else None
+    count = _COUNT.search(found["documents"].head) if "documents" in found else None
+    return Contract(
+        question=body.get("question", ""),
+        goal=body.get("step", ""),
+        title=title.group(1) if title else "",
+        accept=body.get("accept", ""),
+        documents=tuple(_DOCUMENT.findall(body.get("documents", ""))),
+        document_count=int(count.group()) if count else 0,
+        **_part(body.get("context", "")),
+        needs=tuple(Need(step=step, title=name or step) for step, name in _NEED.findall(body.get("needs", ""))),
+    )
+
+
+def _tagged(text: str, name: str) -> _Tagged | None:
+    """The first part of this name: its opening ends its line, and the next closing ends it."""
+    opening = f"<{name}"
+    at = text.find(opening)
+    while at >= 0 and (line_end := text.find("\n", at)) >= 0:
+        if text[line_end - 1] == ">":
+            body, closing, _ = text[line_end + 1 :].partition(f"</{name}>")
+            return _Tagged(text[at + len(opening) : line_end - 1], body) if closing else None
+        # Whatever else opens on this line does not end it either.
+        at = text.find(opening, line_end)
+    return None
+
+
+def _is_status(text: str) -> bool:
+    said = text.strip()
+    return said.startswith("<status>") and said.endswith("</status>")
+
+
+def part_text(first: int, last: int) -> str:
+    """How a subagent is told which documents are its own."""
+    return f"Keep to the documents {first} to {last} of the list."
+
+
+def _part(context: str) -> dict[str, int]:
+    found = _PART.search(context)
+    return {"first_document": int(found[1]), "last_document": int(found[2])} if found else {}
+
+
+def view_of(request: MessagesRequest) -> View:
+    """The request as an agent sees it."""
+    blocks = [block for message in request.messages for block in message.content]
+    first = blocks[0].text if isinstance(blocks[0], TextBlock) else ""
+    exchanges: list[Exchange] = []
+    calls: dict[str, ToolUseBlock] = {}
+    summaries: list[str] = []
+    after_gap, gap = 0, False
+    for block in _told(request)[1:]:
+        match block:
+            case ToolUseBlock():
+                calls[block.id] = block
+            case ToolResultBlock():
+                exchanges.append(_exchange(calls[block.tool_use_id], block))
+            case _ if not _is_status(block.text):
+                # Any other words of a user's may stand for hidden messages: a summary, or a marker.
+                after_gap, gap = len(exchanges), True
+                summaries.append(block.text)
+            case _:
+                pass
+    statuses = [block.text for block in blocks if isinstance(block, TextBlock) and _is_status(block.text)]
+    budget = _BUDGET.search(statuses[-1]) if statuses else None
+    return View(
+        contract=contract_of(first),
+        opening=first,
+        exchanges=tuple(exchanges),
+        after_gap=after_gap,
+        gap=gap,
+        earlier="\n".join(summaries),
+        budget_now=int(budget.group(1).replace(",", "")) if budget else None,
+        can_ask=budget is not None and budget["asks"] is not None,
+        tools=frozenset(tool.name for tool in request.tools),
+        max_tokens=request.max_tokens,
+    )
+
+
+def _told(request: MessagesRequest) -> Sequence[TextBlock | ToolUseBlock | ToolResultBlock]:
+    """The user's texts, the calls and the results, in order."""
+    return [
+        block
+        for message in request.messages
+        for block in message.content
+        if isinstance(block, ToolUseBlock | ToolResultBlock)
+        or (isinstance(block, TextBlock) and message.role == "user")
+    ]
+
+
+def _exchange(made: ToolUseBlock, result: ToolResultBlock) -> Exchange:
+    return Exchange(name=made.name, input=made.input, result=result.content, failed=result.is_error)

@@ -1,0 +1,343 @@
+"""Credentials by what they are, or by what they are called: private keys, keys of services, codes, passwords in fields.
+
+Private keys in PEM and PGP armour are found where something stands before each line, too, and in fragments: a log, a
+quotation or a listing with line numbers keeps all but the key. For the whole text: a key, like a long token whose name
+says what it is, may be longer than a chunk. Codes are those of a card, a door or a login, and what opens something
+whose key was lost.
+"""
+
+import base64
+import re
+from collections.abc import Iterator, Sequence
+
+from waystation.kernel.patterns import proven
+from waystation.plugins.redaction.assignments import is_drawn, is_stand_in, lower
+from waystation.plugins.redaction.formats import Hinted, Hit
+
+_Span = tuple[int, int]
+_MARKER = proven(r"-{4,5} ?(?P<which>BEGIN|END) (?P<of>[A-Z0-9 ]{1,60}?) ?-{4,5}")
+_PRIVATE = proven(r"\A(?:.* )?PRIVATE KEY(?: BLOCK)?\Z")
+_REACH = 40_000
+"""Characters from a marker in which its key is looked for: the longest in use, behind time stamps."""
+_LINE = proven(r"(?:\\[nr])++|(?P<line>(?:[^\r\n\\]++|\\(?![nr]))++)")
+_A_CHARACTER = proven(r"[^\W_]")
+_BETWEEN = proven(r"(?:\s++|\\[nr])*+")
+_CHARACTERS = "[A-Za-z0-9+/=]"
+_AFTER = r"[\"'`,;|+*\\\s]{0,12}\Z"
+_WORDS = proven(rf"{_CHARACTERS}++(?: {_CHARACTERS}++)*+")
+_ENDS = proven(_AFTER)
+_LONG_WORD = proven(
+    rf"(?<!{_CHARACTERS})(?:{_CHARACTERS}{{40}}|(?=[A-Za-z+/=]{{0,38}}\d){_CHARACTERS}{{16,39}}(?!{_CHARACTERS}))"
+)
+_TAIL = proven(rf"(?<![\w+/=])(?P<key>{_CHARACTERS}{{1,39}}){_AFTER}")
+_CUT_OFF = proven(rf"\A[^A-Za-z+/=]*?(?P<key>{_CHARACTERS}{{1,39}}){_AFTER}")
+_NO_BODY = proven(r"\A(?:[^A-Za-z]*\Z|.*\b(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset): )")
+"""Lines that may stand in the block beside the key: empty ones, and headers."""
+
+
+_IN_BASE64 = proven(
+    r"(?<![A-Za-z0-9+/=])LS0tL(?P<first>[A-Za-z0-9+/]{31,79})"
+    r"(?P<rest>[A-Za-z0-9+/]*+(?:[ \t]{0,40}+(?:\\n|\r?\n)[ \t]{0,40}+[A-Za-z0-9+/]{16,}+)*+=*+)"
+)
+"""Dashes at the beginning of what is encoded."""
+_PUTTY = proven(r"\bPrivate-Lines:[ \t]{0,8}+(?P<count>\d{1,4})[ \t\r]{0,80}+(?=\n|\\[nr]|\Z)")
+_PUTTY_MAC = proven(r"\bPrivate-(?:MAC|Hash):[ \t]{0,8}(?P<secret>[0-9a-f]{40,128})")
+
+
+_LONG_TOKEN = proven(
+    r"(?:token|secret|key|passw(?:or)?d|credentials?|assertion|session|auth|cookie)\d{0,2}\\?[\"'`\]]{0,2}[ \t]{0,8}"
+    r"(?::?=|[:>])[ \t\n]{0,8}\\?[\"'`]?(?P<secret>(?=[A-Za-z_.~+/%-]{0,200}\d)[\w.~+/%-]{200,40000}+={0,2})",
+    re.IGNORECASE,
+)
+"""Its characters have no `=` and no `:`: what is read behind one name holds no other."""
+
+
+def private_keys(text: str) -> Iterator[Hit]:
+    """Every private key, as one secret where only white space is between its lines, else line by line; and tokens that
+    are longer than any password.
+    """
+    yield from _of_putty(text)
+    for token in _LONG_TOKEN.finditer(text):
+        yield Hit("SECRET", *token.span("secret"), 0.9)
+    for encoded in _IN_BASE64.finditer(text):
+        written = f"LS0tL{encoded['first']}"
+        if b"PRIVATE" in base64.b64decode(written[: len(written) // 4 * 4]):
+            yield Hit("SECRET", *encoded.span(), 1.0)
+    markers = list(_MARKER.finditer(text))
+    private = [number for number, marker in enumerate(markers) if _PRIVATE.match(marker["of"])]
+    body = {span for number in private for span in _beside(text, markers, number)}
+    for start, end in _joined(text, body, [markers[number].span() for number in private]):
+        yield Hit("SECRET", start, end, 1.0)
+
+
+def _of_putty(text: str) -> Iterator[Hit]:
+    """The private lines of a key of PuTTY's, whose header says how many they are, and their checksum."""
+    for header in _PUTTY.finditer(text):
+        lines = _lines(text, header.end(), min(len(text), header.end() + _REACH))[: int(header["count"])]
+        body = {(offset + found[0], offset + found[1]) for line, offset in lines if (found := _body(line))}
+        for start, end in _joined(text, body, []):
+            yield Hit("SECRET", start, end, 1.0)
+    for mac in _PUTTY_MAC.finditer(text):
+        yield Hit("SECRET", *mac.span("secret"), 1.0)
+
+
+def _beside(text: str, markers: Sequence[re.Match[str]], number: int) -> Iterator[_Span]:
+    """The lines of the key that follow where it begins, or precede where it ends."""
+    marker = markers[number]
+    if marker["which"] == "BEGIN":
+        next_marker = markers[number + 1].start() if number + 1 < len(markers) else len(text)
+        return _key_lines(_lines(text, marker.end(), min(next_marker, marker.end() + _REACH)))
+    last_marker = markers[number - 1].end() if number else 0
+    return _key_lines(_lines(text, max(last_marker, marker.start() - _REACH), marker.start())[::-1])
+
+
+def _lines(text: str, start: int, end: int) -> list[tuple[str, int]]:
+    """Lines that are not empty and where they begin, without what stands before a marker on its own line."""
+    lines = [
+        (line["line"], line.start("line"))
+        for line in _LINE.finditer(text, start, end)
+        if line["line"] and _A_CHARACTER.search(line["line"])
+    ]
+    if lines and end < len(text) and lines[-1][1] + len(lines[-1][0]) == end and not _body(lines[-1][0]):
+        lines.pop()
+    return lines
+
+
+def _key_lines(lines: Sequence[tuple[str, int]]) -> Iterator[_Span]:
+    """From the marker on, up to the first line that is none of a key."""
+    for number, (line, offset) in enumerate(lines):
+        found = _body(line) or _short(lines, number)
+        if found:
+            yield offset + found[0], offset + found[1]
+        elif not _NO_BODY.match(line):
+            return
+
+
+def _body(line: str) -> _Span | None:
+    """Where a line ends in words of a key, from the first that is long enough to be one."""
+    words = None
+    for words in _WORDS.finditer(line):  # noqa: B007 - the last ones
+        pass
+    if not words or not _ENDS.match(line, words.end()):
+        return None
+    first = _LONG_WORD.search(line, *words.span())
+    return (first.start(), words.end()) if first else None
+
+
+def _short(lines: Sequence[tuple[str, int]], number: int) -> _Span | None:
+    """The last line of a key, at the marker of its end; or what is left of a line where the text is cut off."""
+    line = lines[number][0]
+    found = None
+    if number == 0 and len(lines) > 1 and _body(lines[1][0]):
+        found = None if _NO_BODY.match(line) else _TAIL.search(line)
+    elif number == len(lines) - 1 and number and _body(lines[number - 1][0]):
+        found = _CUT_OFF.match(line)
+    return found.span("key") if found else None
+
+
+def _joined(text: str, body: set[_Span], markers: Sequence[_Span]) -> Iterator[_Span]:
+    """Lines and markers with only white space between them as one; markers alone are no secret."""
+    start = end = 0
+    has_body = False
+    for piece in sorted({*body, *markers}):
+        if not _BETWEEN.fullmatch(text, end, max(end, piece[0])) or not end:
+            if has_body:
+                yield start, end
+            start, has_body = piece[0], False
+        end = max(end, piece[1])
+        has_body = has_body or piece in body
+    if has_body:
+        yield start, end
+
+
+_NAMED_KEY = Hinted(
+    ("key",),
+    proven(
+        r"(?<![\w.-])(?P<name>[A-Za-z](?:[\w.-]{0,60}?(?:[_.-][Kk]ey|_KEY|[a-z0-9]Key)|\w{1,30}key))\d{0,2}"
+        r"(?:[ \t]string)?\\?[\"'`\]]{0,2}[ \t]{0,8}(?::?=|:|=>)[ \t]{0,8}\\?[\"'`]?"
+        r"(?P<secret>[A-Za-z0-9_-]{20,200}+)(?![\w./@(\[-])"
+    ),
+)
+_SAID_KEY = Hinted(
+    ("key is", "key was", "key: ", "key - "),
+    proven(
+        r"(?P<name>\w{1,40}[ \t]key)(?:[ \t](?:is|was)(?:[ \t]now)?:?|:|[ \t]-)[ \t]{1,3}[\"'`]?"
+        r"(?P<secret>[A-Za-z0-9_-]{20,200}+)(?![\w./@(\[-])",
+        re.IGNORECASE,
+    ),
+)
+_OPENS_NOTHING = proven(
+    r"(?:primary|foreign|partition|cache|sort|row|idempotency|dedup\w{0,12}|routing|object|public|pub|publishable|site|host"
+    r"|message|record|shard(?:ing)?|event|content|index|group|lookup|translation|storage|s3|blob|file|image|asset|item"
+    r"|join|unique|hash|dict|map|memo|state|redis|bucket|commit|issue|query|trace|build|artifact|digest|request|batch"
+    r"|block|node|parent|doc(?:ument)?|tree|entry|job|task|run|test|known|natural|surrogate|composite|search|etag|chunk"
+    r"|layer|package|dependency|lock|metric|series|dataset|experiment|result|session|verify(?:ing)?|verification|no|not"
+    r"|right|left|arrow|hot|sub|meta|i18n|locale|material|product|order|order?ing|track(?:ing)?|data|db|the|a)"
+    r"[_. -]?key\Z",
+    re.IGNORECASE,
+)
+_CHANGE = proven(r"(?<=[A-Za-z])\d|(?<=\d)[A-Za-z]")
+_LEAST_CHANGES = 5
+"""Between letters and digits: names and dates have fewer."""
+_A_UUID = proven(r"\A[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z")
+
+
+def named_keys(text: str, lowered: str) -> Iterator[Hit]:
+    """Keys by the name of the service that they are for: `sendgrid_key: …`, *your weather key is …*."""
+    for pattern in (_NAMED_KEY, _SAID_KEY):
+        for match in pattern.matches(text, lowered):
+            value = match["secret"]
+            if _OPENS_NOTHING.search(match["name"]) or _A_UUID.match(value):
+                continue
+            if len(_CHANGE.findall(value)) >= _LEAST_CHANGES:
+                yield Hit("SECRET", *match.span("secret"), 0.9)
+
+
+_CODE = r"(?:[0-9a-z]{4,5}-[0-9a-z]{4,5}|\d{4} \d{4}|\d{8})(?!\w)"
+_RECOVERY_CODES = Hinted(
+    ("backup code", "recovery code", "scratch code", "backup-code", "recovery-code"),
+    proven(
+        r"\b(?:backup|recovery|scratch)[ -]codes?[\"'*]{0,3}(?:[ \t](?:is|are))?[:=]?"
+        rf"(?P<secret>(?:(?:[ \t,;\"'\[*•-]|\r?\n|\d{{1,2}}[.)] ){{1,8}}{_CODE}){{1,20}}+)",
+        re.IGNORECASE,
+    ),
+)
+_RECOVERY_KEY = Hinted(
+    ("recovery key", "recovery-key", "recoverykey", "product key", "activation"),
+    proven(
+        r"\b(?:recovery|product|activation)[ _-]?(?:key|code)[\"'*]{0,3}(?:[ \t]is)?[:=]?[ \t\r\n\"']{1,8}"
+        r"(?P<secret>(?=[A-Z-]{0,40}\d)[0-9A-Z]{4,6}(?:-[0-9A-Z]{4,6}){2,12})(?![\w-])",
+        re.IGNORECASE,
+    ),
+)
+_OF_BITLOCKER = proven(r"(?<![\w-])\d{6}(?:-\d{6}){7}(?![\w-])")
+_PHRASE = Hinted(
+    ("seed", "phrase", "mnemonic"),
+    proven(
+        r"\b(?:seed(?: phrase)?|(?:recovery|backup|secret|mnemonic)[ -]phrase|mnemonic)[\"'*]{0,3}(?: is)?[ \t]?[:=]"
+        r"\s{0,4}[\"'`]?(?P<secret>[a-z]{3,8}(?: [a-z]{3,8}){11}(?:(?: [a-z]{3,8}){3}){0,4})(?![ \t]?[\w,])",
+        re.IGNORECASE,
+    ),
+)
+_DOOR = Hinted(
+    (" code", "combination"),
+    proven(
+        r"\b(?:(?:front )?door|gate|entry|garage|keypad|lockbox|key ?safe|safe|building)[ -](?:code|combination)"
+        r"(?:[ \t](?:is|was)|[ \t]?[:=])?[ \t]{1,3}(?P<secret>\d{4,8}|\d{2}-\d{2}-\d{2})(?![\w-]|[.,:]\d)",
+        re.IGNORECASE,
+    ),
+)
+
+
+def recovery(text: str, lowered: str) -> Iterator[Hit]:
+    """What opens something without its key or password: codes and keys of recovery, phrases of wallets, door codes."""
+    for match in _OF_BITLOCKER.finditer(text):
+        yield Hit("SECRET", *match.span(), 1.0)
+    for pattern in (_RECOVERY_CODES, _RECOVERY_KEY, _PHRASE, _DOOR):
+        for match in pattern.matches(text, lowered):
+            blank = len(match["secret"]) - len(match["secret"].lstrip(" \t\r\n,;\"'[*•-"))
+            yield Hit("SECRET", match.start("secret") + blank, match.end("secret"), 0.9)
+
+
+_IS_CODE = r"\\?[\"']?\s{0,2}(?:(?:is|was|lautet|ist|es|est|is:|was:)\s|[:=#]|是|は)?\s{0,2}[\"']?"
+_NO_MORE = r"(?![\w]|[.,:/-]\d)"
+_CODES = (
+    Hinted(
+        ("cvv", "cvc", "card security", "prüf"),
+        proven(
+            rf"\b(?:CVV2?|CVC2?|card security code|Kartenprüfnummer|Prüfziffer){_IS_CODE}(?P<code>\d{{3,4}}){_NO_MORE}",
+            re.I,
+        ),
+    ),
+    Hinted(
+        ("pin",),
+        proven(
+            r"(?<![\w-])pin(?:[ -]?(?:code|number|nummer))?\\?[\"']?"
+            rf"(?:\s{{0,2}}[:=]\s{{0,2}}[\"']?|\s(?:is|was|lautet|ist|es|est)\s)(?P<code>\d{{4,8}}){_NO_MORE}",
+            re.IGNORECASE,
+        ),
+    ),
+    Hinted(("pin",), proven(rf"(?<![\w-])PIN (?P<code>\d{{4}}){_NO_MORE}(?! ?\d)")),
+    Hinted(
+        ("otp", "puk", "code", "códi", "codi", "time pass", "验证码", "驗證碼", "認証", "暗証", "인증"),
+        proven(
+            r"(?:\b(?:OTP|PUK|one[ -]time (?:code|pass(?:word|code))"
+            r"|(?:verification|security|2FA|MFA|auth(?:entication)?|login) code"
+            r"|Bestätigungscode|Sicherheitscode|código de (?:verificación|seguridad|verificação)"
+            r"|code de (?:vérification|sécurité)"
+            rf"|codice di verifica)|验证码|驗證碼|認証コード|暗証番号|인증번호){_IS_CODE}"
+            rf"(?P<code>\d{{3}}[ -]\d{{3}}|\d{{4,8}}){_NO_MORE}",
+            re.IGNORECASE,
+        ),
+    ),
+)
+
+
+def codes(text: str) -> Iterator[Hit]:
+    """Every short number that opens something, of a card, a telephone or a login, behind what it is called."""
+    lowered = lower(text)
+    for pattern in _CODES:
+        for match in pattern.matches(text, lowered):
+            yield Hit("SECRET", *match.span("code"), 0.9)
+
+
+_IN_FIELDS = (
+    Hinted(
+        ("<input",),
+        proven(
+            r"<input\b(?=[^<>]{0,400}\btype=[\"']?password)[^<>]{0,400}?\bvalue=(?P<quote>[\"'])(?P<secret>[^\"'<>\n]{3,200})"
+            r"(?P=quote)",
+            re.IGNORECASE,
+        ),
+    ),
+    Hinted(
+        ("protectinmemory", "protected="),
+        proven(r"<Value\b[^<>]{0,100}\bProtect(?:ed|InMemory)=[\"']True[\"'][^<>]{0,100}>(?P<secret>[^<>\n]{1,400})<"),
+    ),
+    Hinted(
+        ("_salt", "nonce_key", "logged_in_key", "auth_key"),
+        proven(
+            r"\b(?:SECURE_AUTH|AUTH|LOGGED_IN|NONCE)_(?:KEY|SALT)[\"']?[ \t]{0,8}[,=:][ \t]{0,8}(?P<quote>[\"'])"
+            r"(?P<secret>(?:(?!(?P=quote))[^\n]){16,200})(?P=quote)"
+        ),
+    ),
+)
+_BESIDE = (
+    Hinted(
+        ("@",),
+        proven(
+            r"^[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}[ \t]{1,8}(?P<secret>\S{8,64})[ \t]{0,8}\r?$",
+            re.MULTILINE,
+        ),
+    ),
+    Hinted(
+        ("wifi", "wi-fi", "wlan", "ssid"),
+        proven(
+            r"\b(?:wi-?fi|wlan|ssid)\b[ \t]?[:=]?[ \t]{1,2}[\w.-]{1,40}(?: [\w.-]{1,40}){0,2}[ \t]{0,2}[/|,][ \t]{0,2}"
+            r"(?P<secret>[^\s,;]{8,64})",
+            re.IGNORECASE,
+        ),
+    ),
+    Hinted(
+        ("credentials are", "logins are", "login is"),
+        proven(
+            r"\b(?:credentials are|logins? (?:is|are)):?[ \t]{1,2}[\w.+@-]{2,100}[ \t](?:and|/|\+|with)[ \t][\"'`]?"
+            r"(?P<secret>[^\s\"'`,;]{8,64})",
+            re.IGNORECASE,
+        ),
+    ),
+)
+
+
+def in_fields(text: str, lowered: str) -> Iterator[Hit]:
+    """What is a password by the field that it is in; what nobody takes for a word, beside an address or a network."""
+    for pattern in _IN_FIELDS:
+        for match in pattern.matches(text, lowered):
+            if not is_stand_in(match["secret"]):
+                yield Hit("SECRET", *match.span("secret"), 0.9)
+    for pattern in _BESIDE:
+        for match in pattern.matches(text, lowered):
+            start = match.start("secret")
+            value = match["secret"].rstrip(".:")
+            if is_drawn(value):
+                yield Hit("SECRET", start, start + len(value), 0.9)

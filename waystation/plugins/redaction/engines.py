@@ -1,0 +1,196 @@
+"""Presidio's recognisers of formats, and its engine of names by spaCy without what NER does not need.
+
+The recogniser of what a person's own rules (`own`) describe.
+
+Cuts a long text into stretches that a recogniser takes a bounded time for, and tells in which language one is.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from functools import cache
+from re import escape
+from typing import cast
+
+import spacy
+from presidio_analyzer import AnalyzerEngine, PatternRecognizer, RecognizerRegistry
+from presidio_analyzer.nlp_engine import NerModelConfiguration, SpacyNlpEngine
+from presidio_analyzer.predefined_recognizers import (
+    CryptoRecognizer,
+    MacAddressRecognizer,
+    SpacyRecognizer,
+)
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+from waystation.kernel.errors import TextNotRedacted
+from waystation.kernel.patterns import proven
+from waystation.plugins.redaction import rules
+from waystation.plugins.redaction.formats import LABEL_REACH, FormatRecognizer, Hit, label_before
+from waystation.plugins.redaction.identifiers import (
+    CardRecognizer,
+    EmailAddressRecognizer,
+    EthereumAddressRecognizer,
+    IbanInAnyCaseRecognizer,
+    IpAddressRecognizer,
+    LabelledIdRecognizer,
+    MistypedNumberRecognizer,
+)
+from waystation.plugins.redaction.national import PhoneFormatRecognizer, recognisers_of
+from waystation.plugins.redaction.rules import CLEAR_SCORE, OwnKind, OwnRegex, Rules
+from waystation.plugins.redaction.secrets import SecretRecognizer
+
+
+class OwnRecognizer(FormatRecognizer):
+    """Finds what one recogniser of the file describes."""
+
+    TYPES = ()
+
+    def __init__(self, kind: OwnKind) -> None:
+        super().__init__(types=(kind.supported_entity,))
+        self._kind = kind
+        self._label = label_before(kind.context) if kind.context else None
+        listed = [(_any_of(kind.deny_list), kind.deny_list_score)] if kind.deny_list else []
+        written = [(pattern.regex, pattern.score) for pattern in kind.patterns]
+        self._patterns = [(OwnRegex(pattern), score) for pattern, score in (*written, *listed)]
+
+    def hits(self, text: str) -> Iterator[Hit]:
+        """Every find in the text. Raises TextNotRedacted for a pattern that takes too long."""
+        for pattern, score in self._patterns:
+            for start, end in self._spans(pattern, text):
+                if score >= CLEAR_SCORE or self._is_labelled(text, start):
+                    yield Hit(self._kind.supported_entity, start, end, max(score, CLEAR_SCORE))
+
+    def _spans(self, pattern: OwnRegex, text: str) -> list[tuple[int, int]]:
+        try:
+            return pattern.spans(text)
+        except TimeoutError:
+            raise TextNotRedacted(
+                f"the recogniser {self._kind.name!r} of your own took over {rules.SECONDS_PER_CHUNK:g} s for one "
+                "stretch of text: simplify its pattern, where repetitions stand inside repetitions"
+            ) from None
+
+    def _is_labelled(self, text: str, start: int) -> bool:
+        return self._label is not None and self._label.search(text, max(0, start - LABEL_REACH), start) is not None
+
+
+def _any_of(words: Sequence[str]) -> str:
+    alternatives = "|".join(escape(word) for word in sorted(words, key=len, reverse=True))
+    return rf"(?<!\w)(?:{alternatives})(?!\w)"
+
+
+LANGUAGE = "en"
+"""What Presidio is told of every text: which language it really is in, decides which engine gets it."""
+Recogniser = PatternRecognizer | FormatRecognizer
+_UNUSED_PIPES = ("tagger", "morphologizer", "parser", "senter", "attribute_ruler", "lemmatizer")
+_NAME_LABELS = {"PERSON": "PERSON", "PER": "PERSON", "GPE": "LOCATION", "LOC": "LOCATION"}
+
+
+def format_recognisers(rules: Rules) -> list[Recogniser]:
+    """What finds secrets, direct identifiers, and what the rules add.
+
+    They are asked one by one: the engine would look for words around each find, for every recogniser anew, and ours
+    heed labels themselves.
+
+    Presidio's recognisers of dates, URLs and UUIDs are left out because those are figures to keep; the one of British
+    NHS numbers because it takes any phone number of ten digits.
+    """
+    return [
+        SecretRecognizer(),
+        EmailAddressRecognizer(),
+        PhoneFormatRecognizer(),
+        LabelledIdRecognizer(),
+        CardRecognizer(),
+        IbanInAnyCaseRecognizer(),
+        MistypedNumberRecognizer(),
+        CryptoRecognizer(),
+        EthereumAddressRecognizer(),
+        IpAddressRecognizer(),
+        MacAddressRecognizer(),
+        *recognisers_of(rules.countries),
+        *(OwnRecognizer(kind) for kind in rules.own.kinds),
+    ]
+
+
+def name_engine(model: str) -> AnalyzerEngine:
+    """Finds PERSON and LOCATION. Raises OSError if the model is not installed: nothing is ever downloaded."""
+    logging.getLogger("presidio-analyzer").setLevel(logging.WARNING)  # it writes two lines for every text
+    recognizer = SpacyRecognizer(supported_entities=["PERSON", "LOCATION"])
+    registry = RecognizerRegistry(recognizers=[recognizer], supported_languages=[LANGUAGE])
+    return AnalyzerEngine(registry=registry, nlp_engine=_NerOnlyEngine(model), supported_languages=[LANGUAGE])
+
+
+class _NerOnlyEngine(SpacyNlpEngine):
+    """Presidio's spaCy engine, loading only the parts that NER needs, and never from the network."""
+
+    def __init__(self, model: str) -> None:
+        pipe = spacy.load(model, exclude=_UNUSED_PIPES)
+        labels = pipe.pipe_labels["ner"]
+        super().__init__(
+            models=[{"lang_code": LANGUAGE, "model_name": model}],
+            ner_model_configuration=NerModelConfiguration(
+                model_to_presidio_entity_mapping=_NAME_LABELS,
+                labels_to_ignore=[label for label in labels if label not in _NAME_LABELS],
+            ),
+        )
+        self.nlp = {LANGUAGE: pipe}
+
+
+LEAST_CONFIDENCE = 0.5
+"""Of code, logs and figures the identifier is never surer than 0.3; of two sentences of prose it is nearly certain."""
+
+
+@cache
+def _identifier() -> LanguageIdentifier:
+    # Without types, like the call below.
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)  # pyright: ignore[reportUnknownMemberType]
+
+
+def language_of(text: str) -> str | None:
+    """ISO 639-1 code; None where it is not clear, as in code, tables and a few words.
+
+    Codes of three letters are no language (`zxx`), or one without a model, like Nigerian Pidgin for short English.
+    """
+    language, confidence = cast("tuple[str, float]", _identifier().classify(text))  # pyright: ignore[reportUnknownMemberType]
+    return language if confidence >= LEAST_CONFIDENCE and len(language) == 2 else None
+
+
+Chunk = tuple[int, int]
+CHUNK_CHARACTERS = 2_000
+_OVERLAP = 200
+_SENTENCE_END = proven(r"(?<=[.!?])\s")
+_SPACE = proven(r"\s")
+
+
+def chunk_spans(text: str) -> Iterator[tuple[int, int]]:
+    """(start, end) of each chunk, covering the text in order.
+
+    A chunk ends at the last line end that it can hold. Without one it ends at a sentence, a space or anywhere, and the
+    next begins up to 200 characters earlier, so that what the cut parts is whole in one of them.
+    """
+    start = 0
+    while start < len(text):
+        limit = start + CHUNK_CHARACTERS
+        if limit >= len(text):
+            yield start, len(text)
+            return
+        end = text.rfind("\n", start + 1, limit) + 1
+        if end:
+            yield start, end
+            start = end
+            continue
+        end = _soft_end(text, start, limit)
+        yield start, end
+        start = _soft_start(text, end)
+
+
+def _soft_end(text: str, start: int, limit: int) -> int:
+    half = start + CHUNK_CHARACTERS // 2
+    for boundary in (_SENTENCE_END, _SPACE):
+        ends = [match.end() for match in boundary.finditer(text, half, limit)]
+        if ends:
+            return ends[-1]
+    return limit
+
+
+def _soft_start(text: str, end: int) -> int:
+    space = _SPACE.search(text, end - _OVERLAP, end)
+    return space.end() if space and space.end() < end else end - _OVERLAP

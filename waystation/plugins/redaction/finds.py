@@ -1,0 +1,354 @@
+"""What was found in a text, and which of several overlapping finds counts.
+
+A text as a reader sees it: without characters that cannot be seen, and with the plain form of those that only look
+different, so that `exam<U+200B>ple.com` and `ｅxample.com` are found like `example.com`.
+
+The sentences that values of JSON hold.
+"""
+
+import re
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import NamedTuple
+
+from waystation.kernel.patterns import proven
+from waystation.privacy.policy import NAME_TYPES
+from waystation.security.confusables import UNSEEN
+
+SECRET = "SECRET"
+MASK = "\ufffc"
+_A_WORD = proven(r"\w[^\n]*\w")
+
+
+class Found(NamedTuple):
+    """One find, in characters of the text. `type` is one of ours (`placeholders.SHORT_TYPES`)."""
+
+    type: str
+    start: int
+    end: int
+    score: float
+
+    @property
+    def rank(self) -> tuple[int, int, float]:
+        """Higher wins: secrets before identifiers before names, then the longer, then the surer."""
+        severity = 2 if self.type == SECRET else 0 if self.type in NAME_TYPES else 1
+        return severity, self.end - self.start, self.score
+
+
+def without_overlaps(text: str, finds: Iterable[Found]) -> tuple[Found, ...]:
+    """Finds in the order of the text, none touching another's characters.
+
+    Secrets that reach into each other are one: each is a part of what stands there. A name that reaches into a stronger
+    find keeps what lies outside of it; any other loser goes.
+    """
+    return tuple(find for group in _overlapping(finds) for find in _winners(text, group))
+
+
+_TOKEN, _WORD_OR_MORE = proven(r"[\w-]++"), proven(r"[^\s\"'`<>,;()\[\]{}]++")
+_DIGIT, _LETTER = proven(r"\d"), proven(r"[^\W\d_]")
+_LEAST_REPEATED = 10
+"""Characters. A shorter secret may be a word of the text, too."""
+
+
+def repeated(text: str, finds: Iterable[Found]) -> Iterator[Found]:
+    """Where secrets stand once more, without what they were found by: the password of a setting, in the log below."""
+    values = {text[find.start : find.end] for find in finds if find.type == SECRET}
+    known = {value for value in values if len(value) >= _LEAST_REPEATED and _is_mixed(value)}
+    for pattern in (_TOKEN, _WORD_OR_MORE) if known else ():
+        for token in pattern.finditer(text):
+            for value in {token[0], token[0].rstrip(".:!?"), token[0].rpartition("=")[2]} & known:
+                start = token.start() + token[0].rindex(value)
+                yield Found(SECRET, start, start + len(value), 0.5)
+
+
+def _is_mixed(value: str) -> bool:
+    return _DIGIT.search(value) is not None and _LETTER.search(value) is not None
+
+
+_START = attrgetter("start")
+
+
+def _overlapping(finds: Iterable[Found]) -> Iterator[list[Found]]:
+    """Groups of finds that hang together, so that a long text is not compared pair by pair."""
+    group: list[Found] = []
+    end = 0
+    for find in sorted(finds, key=_START):
+        if group and find.start >= end:
+            yield group
+            group = []
+        group.append(find)
+        end = max(end, find.end)
+    if group:
+        yield group
+
+
+def _winners(text: str, group: Sequence[Found]) -> list[Found]:
+    kept: list[Found] = []
+    for find in sorted(_united(group), key=lambda find: find.rank, reverse=True):
+        # What is kept stands in the order of the text and does not touch: the rivals of a find are neighbours.
+        first = bisect_right(kept, find.start, key=lambda other: other.end)
+        last = bisect_left(kept, find.end, key=lambda other: other.start)
+        if first >= last:
+            kept.insert(first, find)
+        elif find.type in NAME_TYPES:
+            rivals = kept[first:last]
+            kept[first:last] = sorted((*rivals, *_outside(text, find, rivals)), key=lambda one: one.start)
+    return kept
+
+
+def _united(group: Sequence[Found]) -> list[Found]:
+    """The group, which is in the order of the text, with secrets that overlap as one."""
+    united: list[Found] = []
+    secrets: list[Found] = []
+    for find in group:
+        if find.type != SECRET:
+            united.append(find)
+        elif secrets and find.start < secrets[-1].end:
+            last = secrets[-1]
+            secrets[-1] = last._replace(end=max(last.end, find.end), score=max(last.score, find.score))
+        else:
+            secrets.append(find)
+    return united + secrets
+
+
+def _outside(text: str, find: Found, rivals: Sequence[Found]) -> list[Found]:
+    edges = [find.start]
+    for rival in rivals:
+        edges += [rival.start, rival.end]
+    edges.append(find.end)
+    pieces = (
+        _A_WORD.search(text, start, end) for start, end in zip(edges[::2], edges[1::2], strict=True) if start < end
+    )
+    return [find._replace(start=piece.start(), end=piece.end()) for piece in pieces if piece]
+
+
+def masked(piece: str, finds: Sequence[Found]) -> str:
+    """The piece with its finds blotted out at the same length, and looking like placeholders from outside.
+
+    The finds are in order, and none touches another's characters.
+    """
+    parts: list[str] = []
+    position = 0
+    for find in finds:
+        length = find.end - find.start
+        parts += (piece[position : find.start], f"<{MASK * (length - 2)}>" if length > 2 else MASK * length)
+        position = find.end
+    return "".join((*parts, piece[position:]))
+
+
+_LOOKALIKES = frozenset({"<wide>", "<small>", "<font>", "<noBreak>"})
+"""Kinds of compatibility characters (Unicode Standard Annex 44) that stand for one plain character each."""
+_HYPHENS = {0x2010: "-", 0x2011: "-"}
+
+
+def _plain_form(character: str) -> str | None:
+    digit = unicodedata.decimal(character, None)
+    if digit is not None:
+        return str(digit)
+    if unicodedata.decomposition(character).partition(" ")[0] not in _LOOKALIKES:
+        return None
+    plain = unicodedata.normalize("NFKC", character)
+    return plain if len(plain) == 1 else None
+
+
+_BEYOND_ASCII = range(0x80, 0x20000)
+"""Ideographs beyond, and private use, look like nothing else and steer nothing."""
+_FORMATS = (number for number in _BEYOND_ASCII if unicodedata.category(chr(number)) == "Cf")
+"""Some of them, marks of annotations and of numbers in other scripts, do show; none is a part of what is private."""
+_UNSEEN = dict.fromkeys((*map(ord, UNSEEN), *_FORMATS), "")
+_PLAIN = {number: form for number in _BEYOND_ASCII if (form := _plain_form(chr(number))) is not None} | _HYPHENS
+_FOLDED = _PLAIN | _UNSEEN
+_UNSEEN_SIGNS = frozenset(map(chr, _UNSEEN))
+"""Their set is asked ten times faster than a pattern of them."""
+_MAYBE_A_SPACE = proven("(?<=\\w)\u200b+(?=\\w)")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One way to read a text. `places`: where each character stands in it; None where both are of one length."""
+
+    text: str
+    places: Sequence[int] | None = None
+
+    def back(self, start: int, end: int) -> tuple[int, int]:
+        """The stretch of the text that is read as this stretch of the view, with what cannot be seen inside of it."""
+        return (start, end) if self.places is None else (self.places[start], self.places[end - 1] + 1)
+
+
+_DASH_IN_NUMBER = proven(r"(?<=\d)[\u2010-\u2014\u2212](?=\d)")
+
+
+def views_of(text: str) -> Iterator[Reading]:
+    """The ways to read a text: one for nearly all.
+
+    A zero-width space can hide in a word or part two, so that a text that has one between letters is read both ways.
+    """
+    if text.isascii():
+        yield Reading(text)
+        return
+    plain = _DASH_IN_NUMBER.sub("-", text.translate(_PLAIN))
+    if _UNSEEN_SIGNS.isdisjoint(plain):
+        yield Reading(plain)
+        return
+    seen = [place for place, character in enumerate(plain) if character not in _UNSEEN_SIGNS]
+    yield Reading("".join(plain[place] for place in seen), seen)
+    if _MAYBE_A_SPACE.search(plain):
+        yield Reading(plain)
+
+
+_ESCAPE = proven(
+    r"%(?P<hex>[2-7][0-9A-Fa-f])|&(?P<name>quot|apos|amp|#34|#39|#58|#61|#x2[27]|#x3[AaDd]);|\\u00(?P<unicode>[2-7][0-9A-Fa-f])"
+    r"|\\{2,8}+(?=[\"'])|\\(?=[_*])"
+)
+_NAMED_SIGNS = {"quot": '"', "apos": "'", "amp": "&", "#34": '"', "#39": "'", "#58": ":", "#61": "="}
+_BEFORE_AN_ESCAPE, _BEHIND_AN_ESCAPE = 200, 400
+"""Characters that are read with it."""
+
+
+class Unescaped(NamedTuple):
+    """A stretch of a text as whoever unpacks it reads it: with the signs that addresses, pages and JSON spell out."""
+
+    text: str
+    starts: Sequence[int]
+    ends: Sequence[int]
+    """Where each character is written in the whole text, and where it ends there."""
+
+    def back(self, start: int, end: int) -> tuple[int, int]:
+        """The stretch of the whole text that is read as this one."""
+        return self.starts[start], self.ends[end - 1]
+
+
+def unescaped(text: str) -> Iterator[Unescaped]:
+    """The stretches of a text around signs that are spelled out; none in nearly all texts."""
+    start = end = 0
+    escapes: list[re.Match[str]] = []
+    for escape in _ESCAPE.finditer(text):
+        if escapes and escape.start() - _BEFORE_AN_ESCAPE > end:
+            yield _unpacked(text, start, end, escapes)
+            escapes = []
+        if not escapes:
+            start = max(end, escape.start() - _BEFORE_AN_ESCAPE)
+        escapes.append(escape)
+        end = min(len(text), escape.end() + _BEHIND_AN_ESCAPE)
+    if escapes:
+        yield _unpacked(text, start, end, escapes)
+
+
+def _unpacked(text: str, start: int, end: int, escapes: Sequence[re.Match[str]]) -> Unescaped:
+    signs: list[str] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    for escape in escapes:
+        plain = range(start, escape.start())
+        signs.append(text[start : escape.start()])
+        starts += plain
+        ends += [place + 1 for place in plain]
+        if sign := _sign(escape):
+            signs.append(sign)
+            starts.append(escape.start())
+            ends.append(escape.end())
+        start = escape.end()
+    rest = range(start, end)
+    return Unescaped("".join((*signs, text[start:end])), [*starts, *rest], [*ends, *[place + 1 for place in rest]])
+
+
+def _sign(escape: re.Match[str]) -> str:
+    """The sign that it stands for; empty for what only protects the next one."""
+    if written := escape["hex"] or escape["unicode"]:
+        return chr(int(written, 16))
+    name = escape["name"]
+    return "" if name is None else _NAMED_SIGNS.get(name) or chr(int(name[2:], 16))
+
+
+_STRING = proven(r"(?<!\\)\"(?P<inside>(?:[^\"\\\n]|\\.)*+)\"(?P<key>\s{0,80}+:)?")
+_ESCAPE_OF_JSON = proven(r"\\(?:u(?P<number>[0-9a-fA-F]{4})|(?P<sign>.))")
+_SIGNS_OF_JSON = {"n": "\n", "r": "\n", "t": "\t", "b": " ", "f": "\n"}
+_LOWER_WORD = proven(r"(?<![\w-])[^\W\d_A-Z]{2}")
+_FEWEST_BLANKS = 2
+_MOST_LAYERS = 3
+"""Of JSON within strings of JSON."""
+
+
+def prose_in_json(text: str, layers: int = _MOST_LAYERS) -> Iterator[Unescaped]:
+    """The values of JSON that hold a sentence, each as whoever unpacks it reads it; also of JSON within a value."""
+    end, in_value, of_array = 0, False, False
+    for string in _STRING.finditer(text):
+        gap = "".join(text[end : string.start()].split())
+        of_array = gap.endswith("[") or (of_array and in_value and gap == ",")
+        in_value = string["key"] is None and (of_array or (in_value and gap == ""))
+        if in_value:
+            yield from _prose_of(text, *string.span("inside"), layers)
+        end, in_value = string.end(), in_value or string["key"] is not None
+
+
+def _prose_of(text: str, start: int, end: int, layers: int) -> Iterator[Unescaped]:
+    if text.count(" ", start, end) + text.count("\\n", start, end) < _FEWEST_BLANKS:
+        return
+    value = _unescaped_json(text, start, end)
+    inner = prose_in_json(value.text, layers - 1) if layers and "\\" in text[start:end] else ()
+    for one in inner:
+        spans = [value.back(first, last) for first, last in zip(one.starts, one.ends, strict=True)]
+        yield Unescaped(one.text, [first for first, _ in spans], [last for _, last in spans])
+    if value.text[:1] not in {"{", "["} and _LOWER_WORD.search(value.text):
+        yield value
+
+
+def _unescaped_json(text: str, start: int, end: int) -> Unescaped:
+    signs: list[str] = []
+    starts, ends = list[int](), list[int]()
+    for escape in (*_ESCAPE_OF_JSON.finditer(text, start, end), None):
+        plain = range(start, escape.start() if escape else end)
+        signs.append(text[plain.start : plain.stop])
+        starts += plain
+        ends += [place + 1 for place in plain]
+        if escape:
+            signs.append(_sign_of_json(escape))
+            starts.append(escape.start())
+            ends.append(escape.end())
+            start = escape.end()
+    return Unescaped("".join(signs), starts, ends)
+
+
+def _sign_of_json(escape: re.Match[str]) -> str:
+    """One character. Halves of one stand for no letter."""
+    if escape["number"] is None:
+        return _SIGNS_OF_JSON.get(escape["sign"], escape["sign"])
+    number = int(escape["number"], 16)
+    return MASK if 0xD800 <= number < 0xE000 else chr(number)
+
+
+def folded(value: str) -> str:
+    """The value as a reader sees it."""
+    return value if value.isascii() else value.translate(_FOLDED)
+
+
+_JOINT = proven(
+    r"""
+      (?<=[^\W_])_{1,3}(?=[(+]?\d(?:[ ._()/-]{0,2}\d){6})
+    | (?<=\d{4})_(?!\d)
+    | (?<=[a-z])[-./](?=(?:[2-9]\d\d([.-])\d{3}\1\d{4}|\(\d{3}\)\ ?\d{3}-\d{4}|\d{3}-\d\d-\d{4})(?!\w|[.-]\d))
+    """,
+    re.VERBOSE,
+)
+_GROUPS = proven(r"(?<!\d)(?<!\d[_-])(?:\d{4}_\d{4}_\d{4}_\d{4}|\d{4}_\d{6}_\d{5}|\d{3}_\d{2,3}_\d{4})(?!\d|_\d)")
+
+
+def parted(text: str) -> str:
+    """As long a text, without what joins a number to a word: `run_212-555-0147` is one word to a pattern."""
+    return _JOINT.sub(_blanks, _GROUPS.sub(_hyphened, text) if "_" in text else text)
+
+
+def _blanks(joint: re.Match[str]) -> str:
+    return " " * len(joint[0])
+
+
+def _hyphened(groups: re.Match[str]) -> str:
+    return groups[0].replace("_", "-")
+
+
+def without_unseen(value: str) -> str:
+    """The value without characters that cannot be seen, and else as it is."""
+    return value if value.isascii() else value.translate(_UNSEEN)

@@ -1,0 +1,175 @@
+"""The base of our own recognisers: finds by format, without words around them that are only likely.
+
+Stretches that redaction leaves alone, whatever a recogniser takes them for.
+"""
+
+import re
+from abc import abstractmethod
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import ClassVar, NamedTuple
+
+from presidio_analyzer import LocalRecognizer, RecognizerResult
+from presidio_analyzer.nlp_engine import NlpArtifacts
+
+from waystation.kernel.patterns import proven, transient
+from waystation.plugins.redaction.finds import SECRET, Found
+from waystation.privacy.policy import NAME_TYPES, PLACEHOLDER
+
+LABEL_REACH = 60
+"""Characters before an id in which its label is looked for."""
+
+
+class Hit(NamedTuple):
+    """A find in characters of the text that the recogniser was given."""
+
+    type: str
+    start: int
+    end: int
+    score: float
+
+
+class Hinted(NamedTuple):
+    """A pattern, and of what (in lower case) a text must hold one for the pattern to be worth its time."""
+
+    hints: tuple[str, ...]
+    pattern: re.Pattern[str]
+
+    def matches(self, text: str, lowered: str) -> Iterator[re.Match[str]]:
+        """Every match in the text."""
+        return self.pattern.finditer(text) if any(hint in lowered for hint in self.hints) else iter(())
+
+
+def label_before(words: Sequence[str]) -> re.Pattern[str]:
+    """Matches where one of these words stands before the end of what is searched, with no other number in between."""
+    alternatives = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+    gap = rf"(?:(?!\d{{4}})[^\n;]){{0,{LABEL_REACH}}}+"
+    return transient(rf"(?<!\w)(?:{alternatives})(?!\w){gap}\Z", re.IGNORECASE)
+
+
+class FormatRecognizer(LocalRecognizer):
+    """A recogniser that looks at the characters alone.
+
+    Presidio would raise the score of weak matches by words nearby, but compares them as substrings: "lic" of a
+    driver's licence is in "public", "us" of a passport in "used". Here a label is part of the format.
+    """
+
+    TYPES: ClassVar[tuple[str, ...]]
+
+    def __init__(self, types: tuple[str, ...] | None = None) -> None:
+        super().__init__(supported_entities=list(types or self.TYPES), supported_language="en")
+
+    def load(self) -> None:
+        """Nothing to load."""
+
+    @abstractmethod
+    def hits(self, text: str) -> Iterator[Hit]:
+        """Every find in the text."""
+
+    def analyze(
+        self,
+        text: str,
+        entities: list[str],
+        nlp_artifacts: NlpArtifacts | None = None,  # noqa: ARG002 - Presidio passes it by this name
+    ) -> list[RecognizerResult]:
+        """The finds of the wanted types, as Presidio takes them."""
+        return [
+            RecognizerResult(entity_type=hit.type, start=hit.start, end=hit.end, score=hit.score)
+            for hit in self.hits(text)
+            if hit.type in entities
+        ]
+
+
+_REFERENCES = proven(
+    r"""
+      (?P<citation>\[(?:(?<=\w\[)|(?![0-9A-Fa-f]{0,4}:[0-9A-Fa-f:]{0,80}:))  # not [2001:db8::1]
+      [^\[\]\n@]{1,200}:)\d{1,7}(?:-\d{1,7})?\]             # a citation, [name.md:12-18]
+    | \b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b                                # a UUID
+    | \b(?=\d*[a-f])[0-9a-f]{12,128}\b                                               # a hash
+    | (?P<id>\b(?:task|session|summary|turn|plan|run|step|call|toolu|msg|req|note)[-_]
+      (?!\d{3}[-_]\d{2,3}[-_]\d{4}(?![A-Za-z0-9/])|\d[\d_-]{11,40}(?![A-Za-z0-9/]))[\w/-]{1,100})
+    | \b(?:19|20)\d\d-[01]\d-[0-3]\d(?:[T ][0-2]\d:[0-5]\d(?::[0-5]\d(?:[.,]\d{1,9})?)?(?:Z|[+-][0-2]\d:?[0-5]\d)?)?
+    """,
+    re.VERBOSE,
+)
+_ADDRESSES = proven(r"\b[a-z][a-z0-9+.-]{1,20}://[^\s<>\"']{1,500}")
+_CODE = proven(
+    r"""
+      `[^`\n]{1,200}`
+    | \b[a-z][a-z0-9+.-]{1,20}://[^\s<>"']{1,500}
+    | (?<![\w<])(?:~|\.{1,2})?(?:/[\w.@+-]{1,200}){1,40}/?
+    | (?<![\w-])-*+\b[\w-]{1,100}(?:[./][\w-]{1,100}){0,20}\.[a-z][a-z0-9]{0,5}\b
+    """,
+    re.VERBOSE,
+)
+
+
+class KeptStretches:
+    """The stretches of one text that stay: placeholders always, references except for secrets, addresses and IBANs in
+    them, code and paths only against names.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._placeholders = _Stretches(match.span() for match in PLACEHOLDER.finditer(text))
+        references = list(_REFERENCES.finditer(text))
+        self._references = _Stretches(match.span() for match in references)
+        others = [match for match in references if match["id"] is None]
+        self._numbers = _Stretches((max(match.start(), match.end("citation")), match.end()) for match in others)
+        self._ids = _Stretches(match.span() for match in references if match["id"] is not None)
+        self._text = text
+
+    @cached_property
+    def _code(self) -> "_Stretches":
+        return _Stretches(match.span() for match in _CODE.finditer(self._text))
+
+    def between(self, start: int, end: int) -> Iterator[Found]:
+        """What is no placeholder of this stretch, as secrets."""
+        for first, last in (*self._placeholders.within(start, end), (end, end)):
+            if start < first:
+                yield Found(SECRET, start, first, 1.0)
+            start = max(start, last)
+
+    def cover(self, find: Found, *, though_a_reference: bool = False) -> bool:
+        """Whether the find must be left in the text. `though_a_reference`: only placeholders cover it."""
+        if self._placeholders.touch(find):
+            return True
+        if though_a_reference or find.type in {SECRET, "EMAIL", "IBAN"}:
+            return False
+        if find.type in NAME_TYPES:
+            return self._references.touch(find) or self._code.touch(find, from_its_beginning=True)
+        return self._numbers.touch(find) or self._ids.hold(find)
+
+    def cover_joined(self, find: Found, *, in_file_name: bool) -> bool:
+        """The same of a person or place whose words are joined: in the name of a file in code and paths, too."""
+        if not in_file_name and self._code.touch(find):
+            return True
+        return any(stretches.touch(find) for stretches in (self._placeholders, self._references, self._addresses))
+
+    @cached_property
+    def _addresses(self) -> "_Stretches":
+        return _Stretches(match.span() for match in _ADDRESSES.finditer(self._text))
+
+
+class _Stretches:
+    def __init__(self, spans: Iterable[tuple[int, int]]) -> None:
+        self._spans = list(spans)
+        self._starts = [start for start, _ in self._spans]
+
+    def within(self, start: int, end: int) -> Sequence[tuple[int, int]]:
+        """The stretches that begin or end there."""
+        first = max(0, bisect_right(self._starts, start) - 1)
+        return [span for span in self._spans[first : bisect_right(self._starts, end - 1)] if span[1] > start]
+
+    def hold(self, find: Found) -> bool:
+        """Whether all of the find is within one of them."""
+        last = bisect_right(self._starts, find.start) - 1
+        return last >= 0 and self._spans[last][1] >= find.end
+
+    def touch(self, find: Found, *, from_its_beginning: bool = False) -> bool:
+        """Whether one has characters of the find; `from_its_beginning`: and does not begin behind that.
+
+        The name of a file that has blanks begins before what looks like one: `Ada Lovelace.md`.
+        """
+        last = bisect_right(self._starts, find.start if from_its_beginning else find.end - 1) - 1
+        return last >= 0 and self._spans[last][1] > find.start

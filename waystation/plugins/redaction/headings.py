@@ -1,0 +1,486 @@
+"""Secrets under a heading: in a map, list, section or element whose key says that its values are passwords or keys.
+
+How much a value must look like a secret itself depends on the heading: under `passwords` nearly anything that no word
+or setting looks like counts, under `tokens` or `secrets` only what a generator may have drawn. Each character is read
+a fixed number of times: what is nested is read with what holds it, and not once more for its own heading.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import lru_cache
+
+from waystation.kernel.patterns import proven
+from waystation.plugins.redaction.assignments import (
+    ACCESS,
+    KEY,
+    PASSWORD,
+    is_code,
+    is_drawn,
+    is_stand_in,
+    is_unlike_a_word,
+    lower,
+)
+from waystation.plugins.redaction.formats import Hit
+
+_Span = tuple[int, int]
+
+
+class _Kind(IntEnum):
+    """What a heading says of the values under it. The higher, the less a value must look like a secret itself."""
+
+    NONE = 0
+    KEYS = 1
+    """`keys` alone: of tables, objects and translations, too."""
+    TOKENS = 2
+    """`tokens`, `secrets`, `credentials`: of designs, language models and manifests, too."""
+    API_KEYS = 3
+    PASSWORDS = 4
+
+
+_WORDS = (
+    rf"(?:(?P<passwords>{PASSWORD}|passw[oö]rter|kennw[oö]rter|mots\sde\spasse|пароли|\bpwds\b)"
+    rf"|(?P<api_keys>{ACCESS})|(?P<tokens>{KEY}|(?<![a-z])(?:creds?|pass|pws?|mdp|logins?|zugangsdaten|anmeldedaten"
+    r"|identifiants|credenciales|credenziali|credenciais)(?![a-z]))|(?P<keys>(?<![\w.-])keys(?![a-z])))s?"
+)
+_WORDS_BEHIND = (
+    r"(?:[ _.-]?(?:lists?|maps?|dict|table|array|by|for|of|per|from|old|new|prod|production|staging|dev|test)"
+    r"(?:[ _-]?[^\W_]{1,20}+){0,3}+)?+\d{0,3}+"
+)
+_LABEL = proven(_WORDS)
+_KEY_OF_HEADING = proven(rf"{_WORDS}{_WORDS_BEHIND}\Z")
+_CONSTRUCTOR = (
+    r"(?:(?:new[ \t]{1,4}|&)?(?:map\[\w{1,20}\]\w{1,20}"
+    r"|[\w.]{0,30}?(?:map|list|set|array|dict|freeze|tuple|of|qw|vec!|hashmap!)(?:<[^<>\n]{0,60}>)?"
+    r"|\[\d{0,4}\]\w{1,20})[ \t]{0,4})?"
+)
+_OPENS = proven(
+    rf"{_WORDS_BEHIND}[\"'`\]]{{0,2}}[ \t]{{0,8}}(?::[^\n={{}}()\"';]{{0,60}}=|=>|->|:=|[:=])(?!=)\s{{0,80}}"
+    rf"{_CONSTRUCTOR}(?P<bracket>[{{\[(])",
+    re.IGNORECASE,
+)
+_ENDS_LINE = proven(
+    rf"{_WORDS_BEHIND}[\"']?[ \t]{{0,8}}:[ \t]{{0,8}}(?:[&!][\w!.:-]{{1,60}}[ \t]{{0,8}}){{0,2}}"
+    r"(?:#[^\n]{0,200})?\r?\n",
+    re.IGNORECASE,
+)
+_ENDS_SECTION = proven(
+    rf"{_WORDS_BEHIND}(?:[.:/ \"'][^\[\]\n]{{0,80}})?[\"']?\]{{1,2}}[ \t]{{0,40}}(?:[#;][^\n]{{0,200}})?\r?\n",
+    re.IGNORECASE,
+)
+_ENDS_TITLE = proven(rf"{_WORDS_BEHIND}[*_:#\t ]{{0,20}}\r?\n", re.IGNORECASE)
+_BEFORE_KEY = proven(
+    r"\A(?P<indent>[ \t]*+(?:[-?][ \t]{1,8}){0,4}+)"
+    r"(?!(?:if|elif|for|while|with|class|def|case|except|async|switch|when|unless|until)\s)[\"']?[\w .@/-]{0,80}\Z"
+)
+"""Not what begins a block of code."""
+_BEFORE_SECTION = proven(r"\A[ \t]{0,8}\[{1,2}[^\[\]\n]{0,80}\Z")
+_BEFORE_TITLE = proven(r"\A#{1,6}[ \t][^\n]{0,80}\Z")
+_LONGEST_KEY = 100
+_LONGEST_VALUE = 4_000
+_QUOTED = r"(?P<quote>\"|`|'(?<![^\W_]{2}'))(?P<quoted>(?:(?!(?P=quote))[^\n\\]|\\[^\n]){0,4000}+)(?P=quote)"
+_TOKEN = proven(
+    rf"\\[^\n]|{_QUOTED}|(?P<open>[{{\[(])|(?P<close>[}}\])])|(?P<part>[,;\n])|(?P<bare>[^\s,;{{}}\[\]()\"'`\\]++)"
+)
+_CLOSING = {"{": "}", "[": "]", "(": ")"}
+_SIGN_FIRST = proven(r"\A(?:=>|->|:=|[:=])")
+_LINE = proven(
+    r"(?P<indent>[ \t]*+)(?P<comment>(?:[#;]++|//)[ \t]*+)?(?P<dashes>(?:(?:[-*+?]|\d{1,3}[.)])[ \t]++)*+)"
+    r"(?P<rest>[^\n]*+)(?:\n|\Z)"
+)
+_KEY_OF_LINE = proven(
+    r"(?:\*\*|__)?(?:(?P<quote>[\"'`])(?P<quoted>[^\"'`\n]{1,100}+)(?P=quote)"
+    r"|(?P<plain>[^\s\"'`:=,{}\[\]()][^\n\"'`:={}\[\]()]{0,98}+))"
+    r"(?:\*\*|__)?[ \t]{0,8}(?:=>|:=|[:=])(?![:=]|//)(?:\*\*|__)?[ \t]{0,8}(?:&\w{1,40}[ \t]{1,8})?"
+)
+_VALUE_OF_LINE = proven(rf"{_QUOTED}|(?P<bare>[^\s\"'`](?:[^\n#]|(?<!\s)#){{0,4000}}+)")
+_NEXT_SECTION = proven(
+    r"^[ \t]{0,8}\[{1,2}[^\[\]\n]{0,200}+\]{1,2}[ \t]{0,40}+(?:[#;][^\n]{0,200}+)?\r?(?:\n|\Z)", re.MULTILINE
+)
+_NEXT_TITLE = proven(r"#{1,6}[ \t]")
+_PATH = proven(
+    rf"s?(?![ \t\"'`]{{0,9}}(?:=|:[\s\"'=])){_WORDS_BEHIND}"
+    r"(?:(?:[./-]|_{1,2}|:(?=[A-Za-z][\w:]{0,60}(?:[\"']|\s?=)))[^\W_]{1,60}+"
+    r"|\[\\?[\"']?[\w@.-]{1,60}\\?[\"']?\]){0,12}+[\"'`]?[ \t]{0,8}(?:=>|:=|[:=])(?![:=])[ \t]{0,8}"
+    r"(?:(?P<quote>[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\n\\]){4,400}+)(?P=quote)"
+    r"|(?P<bare>[^\s\"'`,;<>(){}\[\]\\&]{4,400}+))",
+    re.IGNORECASE,
+)
+_NAME_BEHIND_PATH = proven(r"[\w@-]{1,60}(?=\\?[\"']?\]?[\"'`]?[ \t]{0,8}[:=])")
+
+_TAG = proven(
+    r"<(?P<closes>/)?(?P<tag>[A-Za-z][\w:.-]{0,80}+)(?P<attributes>(?:\s[^<>]{0,1000}+)?)>"
+    r"(?:\s{0,80}+(?:<!\[CDATA\[)?(?P<text>[^<>\s][^<>]{0,4000}))?"
+)
+_ATTRIBUTE = proven(r"(?P<key>[\w:.-]{1,60}+)\s{0,8}=\s{0,8}(?P<quote>[\"'])(?P<secret>[^\"'<>\n]{1,400}+)(?P=quote)")
+_VOID = frozenset(
+    {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+)
+_NAMING = frozenset({"name", "id", "key"})
+
+_HUMP = proven(r"(?<=[a-z\d])(?=[A-Z])")
+_WORD_OF_KEY = proven(r"[^\W_]++")
+_OF_WEB_KEYS = frozenset(["n", "e", "x", "y"])
+"""Parts of public keys, in a list that is called `keys`."""
+_IDS_TEXT = (
+    "arn checksum commit digest etag fingerprint hash id ids image iv keyid kid nonce path pattern ref regex"
+    " regexp sha sha1 sha256 sha512 thumbprint uri url uuid valuefrom version x5c x5t"
+)
+_IDS = frozenset(_IDS_TEXT.split())
+"""Last words of keys whose value looks as a secret does, and is none; but under `passwords` hardly any is."""
+_NAMES_TEXT = (
+    "account alg algorithm at audience cipher class color colour comment connection count created date default"
+    " description docs driver encoding engine example expires expiry file filename folder format from help"
+    " hint host hostname in issuer kty label length level limit login max message min mode model name names"
+    " namespace note number owner period policy prefix provider reference rule rules schema scope scopes"
+    " secretname size source state status suffix summary table tag tags text time timeout timestamp title ttl"
+    " type types unit until updated usage use user username users valid validation"
+)
+_NAMES = frozenset(_NAMES_TEXT.split())
+"""Last words of keys whose value is a name or a setting, unless it looks like nothing but a secret."""
+_UNIT = (
+    r"(?:ms|us|ns|s|m|h|d|w|y|mins?|minutes?|secs?|seconds?|hours?|days?|weeks?|months?|years?|px|r?em|pt|vh|vw|fr|deg|%"
+    r"|[kmgt]i?b?|chars?|characters?|bits?|bytes?|hz|dpi|x)"
+)
+_FILES = (
+    r"(?:json|ya?ml|pem|key|txt|crt|cer|pub|asc|gpg|p12|pfx|jks|py|tsx?|jsx?|toml|md|env|ini|cfg|conf|xml|csv|log|html?|php"
+    r"|sh|sql|lock|com|org|net|io|dev|local|internal|example|test|svc|cluster)"
+)
+_HARMLESS = proven(
+    rf"\A(?:[~.]{{0,2}}/.*|[A-Za-z]:[\\/].*|[\w+.-]{{1,30}}://.*|[+-]?\d[\d.,_ :/-]*[%+]?"
+    rf"|(?:\d{{1,9}}(?:\.\d{{1,9}})?\s?{_UNIT}){{1,4}}|-?P(?:\d{{1,6}}[YMWD]){{0,4}}(?:T(?:\d{{1,6}}[HMS]){{0,3}})?"
+    r"|\d{4}-?\d\d-?\d\d(?:[T ].*)?|v?\d+(?:\.\d+)+[\w.+-]*|#[0-9a-f]{3,8}|0x[0-9a-f]{1,16}"
+    rf"|[\w./@:-]{{1,300}}\.{_FILES}(?::\d{{1,5}})?|[^\s@]{{1,64}}@[\w-]{{1,63}}(?:\.[\w-]{{1,63}}){{1,6}}"
+    r"|(?:arn|urn|vault|op|ref\+\w*|sm|ssm|env|file|secret|secrets|spiffe|sha256|sha512)[:+].*|enc\[.*"
+    r"|[a-z_]{2,20}:(?:[\d,.]+|[a-z_.,]+|/.*)|(?-i:[a-z0-9.-]{1,100}(?:/[a-z0-9._-]{1,100}){1,8})(?::[\w.-]{1,100})?)\Z",
+    re.IGNORECASE,
+)
+"""Paths, addresses, references, numbers with and without units, times, versions, colours, files and rules."""
+_ALIAS = proven(r"\A[*&!][\w.:-]*\Z")
+"""An anchor, an alias or a tag of YAML."""
+_BASE64 = proven(r"\A(?=[^A-Z]*[A-Z])(?=[^a-z]*[a-z])[A-Za-z0-9+/]{20,4000}={0,2}\Z")
+_DIGITS_INSIDE = proven(r"(?<=[A-Za-z+/])\d{1,8}(?=[A-Za-z+/])")
+_EXPRESSION = proven(r"\$\{|\{\{|\$\(|<|>|\ufffc|\w\(|0-9|a-z|A-Z")
+_OF_CRYPTOGRAPHY = proven(
+    r"sha|pbkdf|hmac|aes|base|md5|crypt|argon|oauth|utf|rsa|ed25519|\b[hrep]s\d|x509|curve|secp|blake|chacha",
+    re.IGNORECASE,
+)
+_CHANGE = proven(r"(?<=[A-Za-z])\d|(?<=\d)[A-Za-z]")
+_PIECE = proven(r"[^\W_]++")
+_DIGIT, _LETTER = proven(r"\d"), proven(r"[^\W\d_]")
+_ANY_SIGN, _SURE_SIGN = proven(r"[!#$%^&*?~+@]"), proven(r"[!$%^~]|(?<!\A)#")
+_WITH_SIGNS = proven(r"\A[\w!#$%^&*?~+@=.,:;-]+\Z")
+_UUID = proven(r"\A[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\Z", re.IGNORECASE)
+_LONE_NUMBER = proven(r"\A\d{6,64}\Z")
+_LONG_WORD = 16
+"""Letters: shorter ones that are hardly a word stand among words of code, too."""
+_AROUND_VALUE = " \t\r,;*"
+_MOST_WORDS = 4
+"""Of a value in which one may be a secret: `bob / Tr0ub4dor`. More are prose."""
+
+
+@lru_cache(4_096)
+def _kind_of(key: str) -> _Kind:
+    """What a key says of the values under it."""
+    label = _KEY_OF_HEADING.search(lower(key[-_LONGEST_KEY:]))
+    return _Kind[(label.lastgroup or "none").upper()] if label else _Kind.NONE
+
+
+@lru_cache(4_096)
+def _last_word(key: str) -> str:
+    words = _WORD_OF_KEY.findall(_HUMP.sub("_", key[-_LONGEST_KEY:]))
+    return words[-1].lower() if words else ""
+
+
+def _is_secret(value: str, key: str, kind: _Kind, *, quoted: bool, strict: bool = False) -> bool:
+    """Whether a value under a heading is a secret. `strict`: only if a generator may have drawn it."""
+    if kind is _Kind.NONE or is_stand_in(value) or _EXPRESSION.search(value):
+        return False
+    word = _last_word(key)
+    if kind is _Kind.PASSWORDS and quoted and not strict and _LONE_NUMBER.match(value):
+        return word not in _IDS | _NAMES
+    if _HARMLESS.match(value) or (not quoted and _ALIAS.match(value)):
+        return False
+    if word in _IDS or (kind is _Kind.KEYS and word in _OF_WEB_KEYS):
+        return kind is _Kind.PASSWORDS and _looks_drawn(value, kind)
+    if strict or word in _NAMES or kind is _Kind.KEYS:
+        return _looks_drawn(value, kind) and (kind is not _Kind.KEYS or len(value) >= _LONG_WORD)
+    return _looks_drawn(value, kind) or _looks_chosen(value, kind)
+
+
+def _looks_drawn(value: str, kind: _Kind) -> bool:
+    """Whether letters and digits change as in no word, name or version, or letters alone are no word."""
+    if is_drawn(value) or _UUID.match(value):
+        return True
+    if _BASE64.match(value) and len(_DIGITS_INSIDE.findall(value)) > 1:
+        return True
+    if is_unlike_a_word(value) and (kind >= _Kind.API_KEYS or len(value) >= _LONG_WORD):
+        return True
+    least = 6 if _OF_CRYPTOGRAPHY.search(value) else 4
+    return any(len(piece) >= 12 and len(_CHANGE.findall(piece)) >= least for piece in _PIECE.findall(value))
+
+
+def _looks_chosen(value: str, kind: _Kind) -> bool:
+    """Whether somebody may have chosen it for a password or token, by the least that the heading asks for."""
+    if _OF_CRYPTOGRAPHY.search(value) and len(value) < 20:
+        return False
+    mixed = [piece for piece in _PIECE.findall(value) if _DIGIT.search(piece) and _LETTER.search(piece)]
+    if kind is _Kind.PASSWORDS:
+        signs = len(value) >= 6 and _ANY_SIGN.search(value) and _LETTER.search(value) and _WITH_SIGNS.match(value)
+        return any(len(piece) >= 5 for piece in mixed) or bool(signs and not value.rstrip("!?").isalpha())
+    if kind is _Kind.API_KEYS:
+        return any(len(piece) >= 8 for piece in mixed)
+    if len(value) >= 8 and mixed and _SURE_SIGN.search(value) and _WITH_SIGNS.match(value):
+        return True
+    return any(len(piece) >= 12 and len(_CHANGE.findall(piece)) >= 3 for piece in mixed)
+
+
+def _secrets_in(
+    text: str, start: int, end: int, key: str, kind: _Kind, *, quoted: bool, strict: bool
+) -> Iterator[_Span]:
+    """The secrets in a value: the whole of it, or one word where it has a few."""
+    value = text[start : min(end, start + _LONGEST_VALUE)]
+    start, value = start + len(value) - len(value.lstrip(_AROUND_VALUE)), value.strip(_AROUND_VALUE)
+    words = value.split(None, _MOST_WORDS)
+    if len(words) == 1:
+        is_name = not quoted and bool(value) and is_code(text, start, start + len(value))
+        if not is_name and _is_secret(value, key, kind, quoted=quoted, strict=strict):
+            yield start, start + len(value)
+    elif len(words) <= _MOST_WORDS and not is_stand_in(value):
+        place = start
+        for word in words:
+            place = text.index(word, place)
+            bare = word.strip("\"'`,;|")
+            if bare and _is_secret(bare, key, kind, quoted=False, strict=True):
+                yield (start, start + len(value)) if quoted else (text.index(bare, place), place + len(word))
+            place += len(word)
+
+
+@dataclass
+class _Level:
+    """A bracket that is open, and what was read since its last comma."""
+
+    closing: str
+    kind: _Kind
+    strict: bool = False
+    key: str = ""
+    items: list[tuple[int, int, bool]] = field(default_factory=list)
+    """Beginning, end, and whether it was in quotes."""
+
+    def secrets(self, text: str) -> Iterator[_Span]:
+        """The secrets among what was read; then nothing is read."""
+        items, key, self.items, self.key = self.items, self.key, [], ""
+        if self.kind is _Kind.NONE or not items:
+            return
+        if len(items) == 1:
+            start, end, quoted = items[0]
+            if not quoted and (self.closing == ")" or not (key or self.closing == "]")):
+                return
+            yield from _secrets_in(text, start, end, key, self.kind, quoted=quoted, strict=self.strict)
+        elif len(items) <= _MOST_WORDS:
+            for start, end, quoted in items:
+                yield from _secrets_in(text, start, end, key, self.kind, quoted=quoted, strict=True)
+
+    def read_bare(self, text: str, start: int, end: int) -> None:
+        """Take a word without quotes, which may hold the sign behind a key, or have one before or behind it."""
+        word = text[start:end]
+        sign = _SIGN_FIRST.match(word)
+        if sign and self.items:
+            self.take_key(text)
+            start += sign.end()
+        elif not self.key and not word.endswith("==") and "://" not in word:
+            cut = min((place for place in (word.find(":", 1), word.find("=", 1)) if place > 0), default=-1)
+            if cut > 0:
+                self.items.append((start, start + cut, False))
+                self.take_key(text)
+                start += cut + 1
+        start += len(text[start:end]) - len(text[start:end].lstrip(">"))
+        if start < end:
+            self.items.append((start, end, False))
+
+    def take_key(self, text: str) -> None:
+        """What was read last is a key."""
+        start, end, _ = self.items[-1]
+        self.key = text[max(start, end - _LONGEST_KEY) : end]
+        self.items = []
+
+
+def _in_brackets(text: str, start: int, kind: _Kind) -> tuple[list[_Span], int]:
+    """The secrets within the bracket at `start`, and where it ends: with the text if nothing closes it."""
+    levels = [_Level(_CLOSING[text[start]], kind)]
+    found: list[_Span] = []
+    for token in _TOKEN.finditer(text, start + 1):
+        level = levels[-1]
+        what = token.lastgroup
+        if what == "quoted":
+            level.items.append((*token.span("quoted"), True))
+        elif what == "bare":
+            level.read_bare(text, *token.span())
+        elif what == "part":
+            if level.items or token[0] != "\n":
+                found += level.secrets(text)
+        elif what == "open":
+            levels.append(_opened(token, level))
+        elif what == "close":
+            found += level.secrets(text)
+            levels.pop()
+            if token[0] != level.closing or not levels:
+                return found, token.end()
+    return found + list(levels[-1].secrets(text)), len(text)
+
+
+def _opened(token: re.Match[str], level: _Level) -> _Level:
+    """The bracket that this token opens. Behind a word it is a call's or an index."""
+    behind_word = bool(level.items) and level.items[-1][1] == token.start()
+    kind = max(level.kind, _kind_of(level.key)) if level.key else level.kind
+    if behind_word and token[0] == "[":
+        kind = _Kind.NONE
+    level.items = []
+    if not behind_word:
+        level.key = ""
+    return _Level(_CLOSING[token[0]], kind, strict=level.strict or (behind_word and token[0] == "("))
+
+
+def _in_lines(
+    text: str, start: int, kind: _Kind, indent: int, ends: re.Pattern[str] | None, *, strict: bool = False
+) -> tuple[list[_Span], int]:
+    """The secrets in the lines from `start` on that belong to a heading, and where these end.
+
+    Args:
+        text: All of it.
+        start: Where the line behind the heading begins.
+        kind: The heading's.
+        indent: Characters before the heading; what is not further in ends it, but for a list.
+        ends: What the first line of the next section begins with; then `indent` does not count.
+        strict: Only what a generator may have drawn is a secret.
+    """
+    nested = [(indent, kind)]
+    found: list[_Span] = []
+    while start < len(text):
+        line = _LINE.match(text, start)
+        if line is None or (ends and ends.match(text, start)):
+            break
+        width = len(line["indent"])
+        if line["rest"].strip():
+            if not (ends or line["comment"] or width > indent or (line["dashes"] and width == indent)):
+                break
+            while len(nested) > 1 and width <= nested[-1][0]:
+                nested.pop()
+            more, end = _in_line(text, line, nested, strict=strict)
+            found += more
+        else:
+            end = line.end()
+        start = max(end, line.end())
+    return found, start
+
+
+def _in_line(
+    text: str, line: re.Match[str], nested: list[tuple[int, _Kind]], *, strict: bool
+) -> tuple[list[_Span], int]:
+    """The secrets of one line, and where it ends: with a bracket that it opens."""
+    start, end = line.span("rest")
+    kind, name = nested[-1][1], ""
+    key = _KEY_OF_LINE.match(text, start, end)
+    if key:
+        name = key["quoted"] or key["plain"].strip(" \t*_")
+        start = key.end()
+        kind = max(kind, _kind_of(name)) if start == end or text[start] in "{[" else kind
+    if start < end and text[start] in "{[":
+        found, closed = _in_brackets(text, start, kind)
+        after = text.find("\n", closed)
+        return found, len(text) if after < 0 else after + 1
+    if key and not text[start:end].strip():
+        nested.append((len(line["indent"]) + len(line["dashes"]), kind))
+        return [], line.end()
+    value = _VALUE_OF_LINE.match(text, start, end)
+    if value is None:
+        return [], line.end()
+    quoted = value["quoted"] is not None
+    span = value.span("quoted" if quoted else "bare")
+    return list(_secrets_in(text, *span, name, kind, quoted=quoted, strict=strict)), line.end()
+
+
+def _behind_label(text: str, start: int, end: int, kind: _Kind) -> tuple[list[_Span], int] | None:
+    """What is under the heading whose label stands here, and where that ends; None if it is no heading."""
+    if opens := _OPENS.match(text, end):
+        return _in_brackets(text, opens.start("bracket"), kind)
+    begin = max(text.rfind("\n", 0, start) + 1, start - _LONGEST_KEY)
+    if (line := _ENDS_LINE.match(text, end)) and (key := _BEFORE_KEY.match(text[begin:start])):
+        return _in_lines(text, line.end(), kind, len(key["indent"]), None)
+    if (line := _ENDS_SECTION.match(text, end)) and _BEFORE_SECTION.match(text[begin:start]):
+        return _in_lines(text, line.end(), kind, 0, _NEXT_SECTION)
+    if (line := _ENDS_TITLE.match(text, end)) and _BEFORE_TITLE.match(text[begin:start]):
+        return _in_lines(text, line.end(), kind, 0, _NEXT_TITLE, strict=True)
+    if path := _PATH.match(text, end):
+        name = _NAME_BEHIND_PATH.search(text, end, path.end())
+        form = "quoted" if path["quoted"] else "bare"
+        span, key = path.span(form), name[0] if name else ""
+        return list(_secrets_in(text, *span, key, kind, quoted=form == "quoted", strict=True)), end
+    return None
+
+
+def _in_elements(text: str) -> Iterator[_Span]:
+    """The secrets in elements of XML whose own name, or one around them, is a heading."""
+    kinds: list[tuple[str, _Kind]] = []
+    open_tags: dict[str, int] = {}
+    said = _Kind.NONE
+    for element in _TAG.finditer(text):
+        tag = element["tag"].lower()
+        if element["closes"]:
+            if open_tags.get(tag):
+                _close(kinds, open_tags, tag)
+            continue
+        kind = kinds[-1][1] if kinds else _Kind.NONE
+        attributes = list(_ATTRIBUTE.finditer(text, *element.span("attributes")))
+        naming = [_kind_of(one["secret"]) for one in attributes if one["key"].lower() in _NAMING]
+        own = max([_kind_of(tag.rpartition(":")[2]), said if tag in {"dict", "array"} else _Kind.NONE, *naming])
+        said = _kind_of(element["text"] or "") if tag == "key" else _Kind.NONE
+        if tag in _VOID or element["attributes"].endswith("/"):
+            pass
+        elif own > kind or tag in open_tags:
+            kinds.append((tag, max(own, kind)))
+            open_tags[tag] = open_tags.get(tag, 0) + 1
+        if kind or own:
+            yield from _of_element(text, element, attributes, kind, max(own, kind))
+
+
+def _close(kinds: list[tuple[str, _Kind]], open_tags: dict[str, int], tag: str) -> None:
+    """Take what is open off, down to this tag."""
+    while kinds:
+        closed, _ = kinds.pop()
+        open_tags[closed] -= 1
+        if closed == tag:
+            return
+
+
+def _of_element(
+    text: str, element: re.Match[str], attributes: list[re.Match[str]], around: _Kind, own: _Kind
+) -> Iterator[_Span]:
+    """The secrets in the attributes of an element, by the headings around it, and in its text, by its own name, too."""
+    for one in attributes:
+        yield from _secrets_in(text, *one.span("secret"), one["key"], around, quoted=True, strict=False)
+    key = "" if attributes else element["tag"]
+    start = element.start("text")
+    for line in (element["text"] or "").split("\n"):
+        yield from _secrets_in(text, start, start + len(line.rstrip("]")), key, own, quoted=False, strict=own > around)
+        start += len(line) + 1
+
+
+def under_headings(text: str) -> Iterator[Hit]:
+    """Every secret that the key of its map, list, section or element announces. For the whole text."""
+    lowered = lower(text)
+    covered = 0
+    for label in _LABEL.finditer(lowered):
+        if label.start() < covered:
+            continue
+        kind = _Kind[(label.lastgroup or "none").upper()]
+        under = _behind_label(text, *label.span(), kind)
+        if under is None:
+            continue
+        spans, covered = under
+        for span in spans:
+            yield Hit("SECRET", *span, 0.9)
+    if "</" in text:
+        for span in _in_elements(text):
+            yield Hit("SECRET", *span, 0.9)

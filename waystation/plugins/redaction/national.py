@@ -1,0 +1,313 @@
+"""National ids by country: Presidio's recognisers, held to a label or to a form that nothing else has.
+
+Phone numbers in a format that only phone numbers have: order numbers, dates, versions and line ranges stay.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+import phonenumbers
+from presidio_analyzer import Pattern, PatternRecognizer
+from presidio_analyzer.predefined_recognizers import (
+    AuMedicareRecognizer,
+    AuTfnRecognizer,
+    CaSinRecognizer,
+    DeHealthInsuranceRecognizer,
+    DeIdCardRecognizer,
+    DePassportRecognizer,
+    DeSocialSecurityRecognizer,
+    DeTaxIdRecognizer,
+    EsNieRecognizer,
+    EsNifRecognizer,
+    EsPassportRecognizer,
+    FiPersonalIdentityCodeRecognizer,
+    InAadhaarRecognizer,
+    InPanRecognizer,
+    ItFiscalCodeRecognizer,
+    ItIdentityCardRecognizer,
+    ItPassportRecognizer,
+    KrRrnRecognizer,
+    NgNinRecognizer,
+    PlPeselRecognizer,
+    SePersonnummerRecognizer,
+    SgFinRecognizer,
+    ThTninRecognizer,
+    TrNationalIdRecognizer,
+    UkDrivingLicenceRecognizer,
+    UkNinoRecognizer,
+    ZaIdNumberRecognizer,
+)
+
+from waystation.kernel.patterns import proven
+from waystation.plugins.redaction.assignments import PHONE, lower
+from waystation.plugins.redaction.formats import LABEL_REACH, FormatRecognizer, Hit, label_before
+from waystation.plugins.redaction.identifiers import SocialSecurityRecognizer
+
+
+class _Form(NamedTuple):
+    recogniser: Callable[[], PatternRecognizer]
+    unmistakable: bool = False
+    """Its form or its check digit leaves little else that it could be, so that it needs no label."""
+
+
+_TEN_WITH_A_LETTER_AND_FOUR_DIGITS = proven(
+    r"\b(?=[\w@#$%^?~-]{0,9}?[a-zA-Z])(?=[\w@#$%^?~-]{0,6}?[0-9]{4})[\w@#$%^?~-]{10}\b"
+)
+
+
+class _PanRecognizer(InPanRecognizer):
+    """Presidio's, whose weakest pattern looks for the letter and the digits up to the end of the text, from each word.
+
+    So that is quadratic, and takes any word of ten letters for an id that four digits follow somewhere.
+    """
+
+    def __init__(self) -> None:
+        *clear, weakest = InPanRecognizer.PATTERNS
+        own = Pattern(weakest.name, _TEN_WITH_A_LETTER_AND_FOUR_DIGITS.pattern, weakest.score)
+        super().__init__(patterns=[*clear, own])
+
+
+FORMS: Mapping[str, Sequence[_Form]] = MappingProxyType(
+    {
+        "au": (_Form(AuTfnRecognizer), _Form(AuMedicareRecognizer)),
+        "ca": (_Form(CaSinRecognizer),),
+        "de": (
+            _Form(DeSocialSecurityRecognizer, unmistakable=True),
+            _Form(DeTaxIdRecognizer),
+            _Form(DeIdCardRecognizer),
+            _Form(DePassportRecognizer),
+            _Form(DeHealthInsuranceRecognizer),
+        ),
+        "es": (
+            _Form(EsNifRecognizer, unmistakable=True),
+            _Form(EsNieRecognizer, unmistakable=True),
+            _Form(EsPassportRecognizer),
+        ),
+        "fi": (_Form(FiPersonalIdentityCodeRecognizer, unmistakable=True),),
+        "in": (_Form(_PanRecognizer, unmistakable=True), _Form(InAadhaarRecognizer)),
+        "it": (
+            _Form(ItFiscalCodeRecognizer, unmistakable=True),
+            _Form(ItIdentityCardRecognizer),
+            _Form(ItPassportRecognizer),
+        ),
+        "kr": (_Form(KrRrnRecognizer),),
+        "ng": (_Form(NgNinRecognizer),),
+        "pl": (_Form(PlPeselRecognizer),),
+        "se": (_Form(SePersonnummerRecognizer),),
+        "sg": (_Form(SgFinRecognizer),),
+        "th": (_Form(ThTninRecognizer),),
+        "tr": (_Form(TrNationalIdRecognizer),),
+        "uk": (_Form(UkNinoRecognizer, unmistakable=True), _Form(UkDrivingLicenceRecognizer, unmistakable=True)),
+        "za": (_Form(ZaIdNumberRecognizer),),
+    }
+)
+"""Left out: forms that a phone, order or version number has too often (NHS, NPI, MBI), and what is no person's id."""
+
+_LEAST_SCORE = 0.5
+"""Of an unmistakable form: Presidio's weaker patterns of the same id lack word boundaries or check digits."""
+_LONGEST_ID = 20
+"""Characters, with some to spare: Italy's fiscal code and a British driving licence have 16."""
+_WHOLE = proven(r"[^\W_]|[-_.](?=\w)")
+_GROUPS = proven(r"(?<![\w.-])[A-Z0-9]{1,11}(?:[ .\-/][A-Z0-9]{1,11}){1,8}(?!\w)")
+_BETWEEN_GROUPS = proven(r"[ .\-/]")
+_ANY_DIGIT = proven(r"\d")
+
+
+def recognisers_of(countries: Sequence[str]) -> list[FormatRecognizer]:
+    """The recognisers of these countries."""
+    found: list[FormatRecognizer] = [SocialSecurityRecognizer()] if "us" in countries else []
+    return found + [IdRecognizer(form) for country in countries for form in FORMS.get(country, ())]
+
+
+class IdRecognizer(FormatRecognizer):
+    """One kind of national id. What is all digits needs a label before it on its line."""
+
+    TYPES = ()
+
+    def __init__(self, form: _Form) -> None:
+        self._recogniser = form.recogniser()
+        self._unmistakable = form.unmistakable
+        self._label = label_before(self._recogniser.context)
+        self._names = [word.lower() for word in self._recogniser.context]
+        super().__init__(types=tuple(self._recogniser.supported_entities))
+
+    def hits(self, text: str) -> Iterator[Hit]:
+        """Every id of this kind in the text."""
+        if not _ANY_DIGIT.search(text):
+            return
+        lowered = text.lower()
+        may_be_labelled = any(name in lowered for name in self._names)
+        if may_be_labelled:
+            yield from self._in_groups(text)
+        elif not self._unmistakable:
+            return
+        for found in self._recogniser.analyze(text, list(self._recogniser.supported_entities)):
+            if not _is_whole(text, found.start, found.end):
+                continue
+            value = text[found.start : found.end]
+            clear = (
+                self._unmistakable and found.score >= _LEAST_SCORE and not value.isdigit() and value == value.upper()
+            )
+            if clear or self._is_labelled(text, found.start):
+                yield Hit(found.entity_type, found.start, found.end, max(found.score, _LEAST_SCORE))
+
+    def _in_groups(self, text: str) -> Iterator[Hit]:
+        """Ids behind their label, parted by blanks, dots or dashes as officials write them."""
+        for groups in _GROUPS.finditer(text):
+            # The label may look like a group itself, and what follows the id like one more.
+            inner = [groups.start() + between.start() for between in _BETWEEN_GROUPS.finditer(groups[0])]
+            starts = (
+                place for place in (groups.start(), *(place + 1 for place in inner)) if self._is_labelled(text, place)
+            )
+            start = next(starts, None)
+            if start is not None:
+                yield from self._whole_in(text, start, [groups.end(), *reversed(inner)])
+
+    def _whole_in(self, text: str, start: int, ends: Sequence[int]) -> Iterator[Hit]:
+        for end in ends:
+            value = _BETWEEN_GROUPS.sub("", text[start:end])
+            if len(value) > _LONGEST_ID or not _ANY_DIGIT.search(value):
+                continue
+            found = self._recogniser.analyze(value, list(self._recogniser.supported_entities))
+            if any(hit.start == 0 and hit.end == len(value) and hit.score > 0 for hit in found):
+                yield Hit(self._recogniser.supported_entities[0], start, end, _LEAST_SCORE)
+                return
+
+    def _is_labelled(self, text: str, start: int) -> bool:
+        return self._label.search(text, max(0, start - LABEL_REACH), start) is not None
+
+
+def _is_whole(text: str, start: int, end: int) -> bool:
+    """Not a part of a longer word, number or dotted name."""
+    before = text[max(0, start - 1) : start]
+    return not (before and (before.isalnum() or before in "-_./")) and not _WHOLE.match(text, end)
+
+
+_REGIONS_OF_CALLS = (
+    "US",
+    "GB",
+    "DE",
+    "FR",
+    "IL",
+    "CN",
+    "IN",
+    "IT",
+    "ES",
+    "PL",
+    "CH",
+    "SE",
+    "KR",
+    "RU",
+    "MX",
+    "BR",
+    "AT",
+    "NL",
+    "PT",
+)
+_REGIONS = ("US", "GB", "DE", "FR", "IN", "BR", "IL")
+_FEWEST_DIGITS, _MOST_DIGITS = 7, 15
+
+_GLUED_EXTENSION = (
+    r"(?:[ \t]{0,2}[;,]?[ \t]{0,2}(?:[xX]|#|(?i:ext(?:ension|n)?|xtn|poste|durchwahl|dw|доб))"
+    r"[ \t.:=#]{0,3}\d{1,7}(?!\d))"
+)
+_EXTENSION = proven(_GLUED_EXTENSION)
+_AFTER_PAUSE = proven(r",{1,3}[ \t]?\d{1,7}#?(?![\w,]|[.]\d)")
+"""Digits that a telephone dials later: in prose alone, since a comma parts cells of CSV, too."""
+_BEFORE_CELL = proven(r"(?:\A|[\n,;\t|\"'])[ \t]?\Z")
+_ENDS = rf"(?:(?={_GLUED_EXTENSION})|(?!\w|[.-]\d))"
+_ENDS_NO_PATH = rf"(?:(?={_GLUED_EXTENSION})|(?!\w|[./-]\d))"
+_ENDS_IN_PROSE = rf"(?:(?={_GLUED_EXTENSION})|(?!\w|[.,:/-]\d| \d))"
+_INTERNATIONAL = proven(
+    r"(?<![\w+])(?:\((?:\+|00)[1-9]\d{0,2}\)|(?:\+|00(?=[1-9]))\d{1,3})[ .\-/]?(?:\(\d{1,5}\)[ .\-/]?)?"
+    rf"\d{{1,12}}(?:[ .\-/]\d{{2,10}}){{0,5}}{_ENDS}"
+)
+_BRACKETED = proven(rf"(?<![\w.])(?:1[ .-]?)?\((?:\d{{3}}|0\d{{2,5}})\)[ -]?\d{{3,4}}[ .-]?\d{{3,5}}{_ENDS}")
+_NORTH_AMERICAN = proven(rf"(?<![\w.+/-])(?:1[ .-])?[02-9]\d{{2}}([.-])\d{{3}}\1\d{{4}}{_ENDS_NO_PATH}")
+_BEHIND_A_WORD = proven(rf"(?<=[a-z]{{2}}[-_])[2-9]\d{{2}}-[2-9]\d{{2}}-\d{{4}}{_ENDS_NO_PATH}")
+_CALLED = proven(
+    r"(?:(?<!\w)(?:call|ring|dial|text|phone|whatsapp|reach|anruf(?:en)?|ruf(?:en)?|rufe|appelez|appelle|llam[ae]|llamar|chiam[ai]|chiamare|ligue|liga|ligar"
+    r"|zadzwoń|dzwoń|dzwonić|ring|telefone|звони(?:те)?|позвони(?:те)?|набери(?:те)?)"
+    r"(?:\s(?:me|us|him|her|them|my|number|at|on|to|under|unter|an|al|au|il|lo|na|pod|nr|по|номер(?:у)?|för|para|o|a|Sie|sie)){0,3}\s{0,2}:?\s{1,3}"
+    r"|(?:打电话给?|致电|拨打|电话|전화|कॉल(?: करें)?)\s?:?\s?)(?P<number>\(?\d[\d ().\-/]{6,20}\d)"
+    rf"(?:(?={_GLUED_EXTENSION})|(?!\w|[.,:-]\d))"
+)
+"""Words for calling somebody, and a number without a country code right behind."""
+_SPACED = proven(rf"(?<![\w.,:+/-])(?<!\d )[2-9]\d{{2}} [2-9]\d{{2}} \d{{4}}{_ENDS_IN_PROSE}")
+_TRUNK_ZERO = proven(rf"(?<![\w.,:+/-])(?<!\d )0\d{{1,4}}(?:[ /-]\d{{3,8}}){{1,3}}{_ENDS_IN_PROSE}")
+_PAIRS = proven(
+    r"(?<![\w.:+/-])(?<!\d )0[1-9](?:([ .])\d{2})(?:\1\d{2}){3}" rf"(?:(?={_GLUED_EXTENSION})|(?!\w|[.:/-]\d| \d))"
+)
+_LABELLED = proven(PHONE)
+_AFTER_LABEL = proven(rf"[^\d\n+(]{{0,20}}(?P<number>\(?\d[\d ().\-/]{{4,20}}\d){_ENDS}")
+_OTHER_LABEL = proven(
+    r"\b(?:order|invoice|ticket|case|ref|reference|isbn|issn|sku|part|serial|lines?|pages?|rows?|columns?|bytes|items|records|offsets?|version|build|commit)"
+    r"\b[\s:#._-]{0,3}(?:(?:no|number|id)\b[\s:#.]{0,3})?$"
+    r"|\b(?:file|filing|docket|registration|accession|identification|patent|permit|contract|purchase|project|catalogue?|model|lot|batch|tracking)"
+    r"\s(?:no|nos|numbers?|id)\b[\s:#.)]{0,3}$",
+    re.IGNORECASE,
+)
+_DATE = proven(r"(?:19|20)\d{2}([-./]?)(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])(?!\d)")
+
+
+class PhoneFormatRecognizer(FormatRecognizer):
+    """Finds PHONE_NUMBER: with a country code, with brackets, in usual groups, or any digits after a telling label."""
+
+    TYPES = ("PHONE_NUMBER",)
+
+    def hits(self, text: str) -> Iterator[Hit]:
+        """Every phone number in the text, with its extension; the same characters may be found more than once."""
+        for hit in self._numbers(text):
+            yield hit._replace(end=_end_of_extension(text, hit.start, hit.end))
+
+    def _numbers(self, text: str) -> Iterator[Hit]:
+        for pattern, must_be_assigned in (
+            (_INTERNATIONAL, False),
+            (_BRACKETED, False),
+            (_NORTH_AMERICAN, False),
+            (_BEHIND_A_WORD, True),
+            (_SPACED, True),
+            (_TRUNK_ZERO, True),
+            (_PAIRS, True),
+        ):
+            for match in pattern.finditer(text):
+                if _plausible(text, match.start(), match.end(), must_be_assigned=must_be_assigned):
+                    yield Hit("PHONE_NUMBER", match.start(), match.end(), 0.75)
+        for called in _CALLED.finditer(lower(text)):
+            start, end = called.span("number")
+            if _plausible(text, start, end, must_be_assigned=False) and _is_of(text[start:end], _REGIONS_OF_CALLS):
+                yield Hit("PHONE_NUMBER", start, end, 0.75)
+        for label in _LABELLED.finditer(lower(text)):
+            match = _AFTER_LABEL.match(text, label.end())
+            if match and _plausible(text, *match.span("number"), must_be_assigned=False):
+                yield Hit("PHONE_NUMBER", *match.span("number"), 0.75)
+
+
+def _end_of_extension(text: str, start: int, end: int) -> int:
+    extension = _EXTENSION.match(text, end)
+    if extension is None and not _BEFORE_CELL.search(text, max(0, start - 2), start):
+        extension = _AFTER_PAUSE.match(text, end)
+    return extension.end() if extension else end
+
+
+def _plausible(text: str, start: int, end: int, *, must_be_assigned: bool) -> bool:
+    number = text[start:end]
+    digits = sum(character.isdigit() for character in number)
+    if not _FEWEST_DIGITS <= digits <= _MOST_DIGITS or _DATE.match(number):
+        return False
+    if _OTHER_LABEL.search(text, max(0, start - 30), start):
+        return False
+    return not must_be_assigned or _is_of(number, _REGIONS)
+
+
+def _is_of(number: str, regions: Sequence[str]) -> bool:
+    return any(_assigned(number, region) for region in regions)
+
+
+def _assigned(number: str, region: str) -> bool:
+    try:
+        return phonenumbers.is_valid_number(phonenumbers.parse(number, region))
+    except phonenumbers.NumberParseException:
+        return False

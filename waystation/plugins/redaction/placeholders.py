@@ -1,0 +1,78 @@
+"""Placeholders: the same value of the same type has the same one within a tenant, and another one elsewhere."""
+
+import hashlib
+import hmac
+import re
+from types import MappingProxyType
+
+from waystation.kernel.patterns import proven
+from waystation.plugins.redaction.finds import folded, without_unseen
+from waystation.privacy.policy import NAME_TYPES
+
+SHORT_TYPES = MappingProxyType(
+    {
+        "PERSON": "PERSON",
+        "LOCATION": "LOCATION",
+        "EMAIL_ADDRESS": "EMAIL",
+        "PHONE_NUMBER": "PHONE",
+        "CREDIT_CARD": "CARD",
+        "IBAN_CODE": "IBAN",
+        "US_SSN": "SSN",
+        "PASSPORT": "PASSPORT",
+        "DE_PASSPORT": "PASSPORT",
+        "ES_PASSPORT": "PASSPORT",
+        "IT_PASSPORT": "PASSPORT",
+        "BANK_ACCOUNT": "ACCOUNT",
+        "DRIVER_LICENSE": "LICENCE",
+        "UK_DRIVING_LICENCE": "LICENCE",
+        "CRYPTO": "WALLET",
+        "IP_ADDRESS": "IP",
+        "MAC_ADDRESS": "MAC",
+        "SECRET": "SECRET",
+    }
+)
+"""Types as recognisers name them, and as they stand in a placeholder, where that is another name."""
+
+_HEX_DIGITS = 12
+_VERBATIM = frozenset({"SECRET", "WALLET"})
+_WORDS = frozenset({"PERSON", "LOCATION", "EMAIL", "IP"})
+ENCODED_AT = r"(?:\\{1,2}(?:u0040|x40)|&(?:amp;)?(?:#0{0,4}64|#x0{0,4}40|commat);)"
+ENCODED_DOT = r"(?:\\{1,2}(?:u002e|x2e)|&(?:amp;)?(?:#0{0,4}46|#x0{0,4}2e|period);)"
+"""As JSON, programs and HTML write them."""
+_AT, _DOT = (
+    proven(rf"\s?[\[(]\s?{word}\s?[\])]\s?|{encoded}", re.IGNORECASE)
+    for word, encoded in (("(?:at|@)", ENCODED_AT), (r"(?:dot|\.)", ENCODED_DOT))
+)
+_JOINTS = proven(r"%20|[_~+,/]")
+"""Names of files join the words of a name: it is the same one."""
+_NO_LETTER_OR_DIGIT = proven(r"[\W_]+")
+
+
+def placeholder(key: bytes, tenant: str, short_type: str, value: str) -> str:
+    """`<PERSON_7f3a2c91d04e>`: the first 48 bits of the fingerprint."""
+    return f"<{short_type}_{fingerprint(key, tenant, short_type, value)[:_HEX_DIGITS]}>"
+
+
+def fingerprint(key: bytes, tenant: str, short_type: str, value: str) -> str:
+    """HMAC-SHA256 over tenant, type and the value in its normal form, in hex."""
+    parts = "\x00".join((tenant, short_type, _normal(short_type, value)))
+    return hmac.new(key, parts.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
+
+
+def _normal(short_type: str, value: str) -> str:
+    if short_type in _VERBATIM:
+        value = without_unseen(value)
+        return value.lower() if short_type == "WALLET" and value.startswith("0x") else value
+    value = folded(value)
+    if short_type == "EMAIL":
+        value = plain_address(value)
+    if short_type in NAME_TYPES:
+        value = _JOINTS.sub(" ", value)
+    if short_type in _WORDS:
+        return " ".join(value.casefold().split())
+    return _NO_LETTER_OR_DIGIT.sub("", value).casefold()
+
+
+def plain_address(value: str) -> str:
+    """A mail address with @ and dots, however it is written: `bob%40example.com`, `bob [at] example (dot) com`."""
+    return _DOT.sub(".", _AT.sub("@", value.replace("%40", "@")))

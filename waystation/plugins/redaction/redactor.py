@@ -1,0 +1,181 @@
+"""The redactor: what is private in a text is searched off the event loop, and replaced by placeholders here.
+
+Whoever searches gives places in the text alone; the key of the placeholders never leaves this process.
+
+Results of earlier redactions: agents send the same results and messages again and again.
+"""
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterable, Sequence
+from functools import partial
+
+from waystation.kernel.errors import RedactionFailed, TextNotRedacted
+from waystation.plugins.redaction.children import Children, LocalSearch
+from waystation.plugins.redaction.finds import Found, masked, repeated, without_overlaps
+from waystation.plugins.redaction.placeholders import placeholder
+from waystation.plugins.redaction.rules import Rules
+from waystation.plugins.redaction.stretches import Lane, SearchedStretch, Searcher, Stretch, TimeLimit
+from waystation.privacy.policy import Place, Redacted, Span, Treatment, treatment, with_placeholders
+
+_Key = tuple[bytes, Treatment, str]
+
+
+class RedactionCache:
+    """The results used last, up to a number of characters in all."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._characters = 0
+        self._results: OrderedDict[_Key, Redacted] = OrderedDict()
+
+    def get(self, text: str, wanted: Treatment, tenant: str) -> Redacted | None:
+        """The result for this text, if it is still known."""
+        key = _key(text, wanted, tenant)
+        if key in self._results:
+            self._results.move_to_end(key)
+        return self._results.get(key)
+
+    def put(self, text: str, wanted: Treatment, tenant: str, result: Redacted) -> None:
+        """Keep the result, and that redacting it again changes nothing: a placeholder can make a recogniser see a name
+        beside it that it did not see before.
+        """
+        self._keep(_key(text, wanted, tenant), result)
+        if result.spans:
+            self._keep(_key(result.text, wanted, tenant), Redacted(text=result.text))
+
+    def _keep(self, key: _Key, result: Redacted) -> None:
+        if key in self._results:
+            return
+        self._results[key] = result
+        self._characters += len(result.text)
+        while self._characters > self._capacity:
+            _, oldest = self._results.popitem(last=False)
+            self._characters -= len(oldest.text)
+
+
+def _key(text: str, wanted: Treatment, tenant: str) -> _Key:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), wanted, tenant
+
+
+REDACTION_SECONDS = 60.0
+MOST_READINGS = 3
+"""Of a text that can be read in several ways."""
+_CACHED_CHARACTERS = 20_000_000
+
+
+class PresidioRedactor:
+    """Implements the port `Redactor`. `key` (32 bytes) is what placeholders derive from.
+
+    `seconds`: what a text may take, plus a second for every 2,000 characters. `processes`: so many child processes
+    search; with 0 it is done in this process, where what hangs in an engine cannot be ended.
+    """
+
+    def __init__(
+        self, key: bytes, rules: Rules | None = None, *, seconds: float = REDACTION_SECONDS, processes: int = 0
+    ) -> None:
+        self._key = key
+        self._rules = rules or Rules()
+        self._seconds = seconds
+        self._searcher: Searcher = Children(self._rules, processes) if processes else LocalSearch(self._rules)
+        self._at_once = max(1, processes)
+        self._lane = Lane()
+        self._cache = RedactionCache(_CACHED_CHARACTERS)
+
+    @property
+    def processes(self) -> frozenset[int]:
+        """Ids of the child processes that run."""
+        return self._searcher.pids if isinstance(self._searcher, Children) else frozenset()
+
+    async def warm_up(self) -> None:
+        """Load the engines now (a few seconds) instead of with the first text. Raises RedactionFailed."""
+        await self._searcher.load()
+
+    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+        """One result for each text, in order. What this returned before comes back unchanged.
+
+        Raises:
+            TextNotRedacted: one of the texts could not be, or took too long; the message holds nothing of it.
+            RedactionFailed: none can be now.
+        """
+        wanted = treatment(place, self._rules.policy)
+        if wanted in {Treatment.ORIGINAL, Treatment.NO_TEXT}:
+            raise RedactionFailed(f"no redacted text goes to this place: {place}")
+        waiting = iter(dict.fromkeys(texts))
+        done: dict[str, Redacted] = {}
+
+        async def in_turn() -> None:
+            # All take from the same: there may be thousands, and a task for each would hold up the loop.
+            for text in waiting:
+                done[text] = await self._redact_one(text, wanted, tenant)
+
+        await asyncio.gather(*(in_turn() for _ in range(self._at_once)))
+        return tuple([done[text] for text in texts])
+
+    def close(self) -> None:
+        """Begin nothing more, and end the child processes."""
+        self._lane.close()
+        self._searcher.close()
+
+    async def _redact_one(self, text: str, wanted: Treatment, tenant: str) -> Redacted:
+        known = self._cache.get(text, wanted, tenant)
+        if known:
+            return known
+        limit = TimeLimit.of(text, self._seconds)
+        found = await self._found(text, wanted, limit)
+        finds = [find for one in found for find in one.found]
+        result = await self._lane.run(lambda: self._replace(text, finds, tenant), limit)
+        languages = frozenset[str]().union(*(one.not_sought for one in found))
+        result = result.replace(languages_without_names=tuple(sorted(languages)))
+        self._cache.put(text, wanted, tenant, result)
+        return result
+
+    async def _found(self, text: str, wanted: Treatment, limit: TimeLimit) -> Sequence[SearchedStretch]:
+        """What is to be replaced, in places of the text, however it is read."""
+        found, rest = list[SearchedStretch](), text
+        for _ in range(MOST_READINGS):
+            fresh = await self._found_in_views(rest, wanted, limit)
+            found += fresh
+            finds = [find for one in fresh for find in one.found]
+            if fresh[0].views == 1 or not finds:
+                return found
+            # What one way of reading found is gone for the other, which may see more now: so twice changes nothing.
+            rest = await self._lane.run(partial(_masked, rest, finds), limit)
+        raise TextNotRedacted(f"each of {MOST_READINGS} readings found more than the one before: it was made for that")
+
+    async def _found_in_views(self, text: str, wanted: Treatment, limit: TimeLimit) -> Sequence[SearchedStretch]:
+        """What is found in every way to read the text."""
+        begin = Stretch.of(text, wanted)
+        found = [one async for one in self._found_in(text, begin, limit)]
+        for view in range(1, found[0].views):
+            more = begin.replace(view=view)
+            found += [one async for one in self._found_in(text, more, limit)]
+        return found
+
+    async def _found_in(self, text: str, begin: Stretch, limit: TimeLimit) -> AsyncIterator[SearchedStretch]:
+        """Stretch by stretch, so that a long text lets shorter ones in between."""
+        first = await self._searcher.search(text, begin, limit)
+        yield first
+        others = begin.others(first.chunks)
+        for start in range(0, len(others), self._at_once):
+            batch = others[start : start + self._at_once]
+            for one in await asyncio.gather(*(self._searcher.search(text, stretch, limit) for stretch in batch)):
+                yield one
+
+    def _replace(self, text: str, finds: Sequence[Found], tenant: str) -> Redacted:
+        spans = tuple(
+            Span(
+                type=find.type,
+                start=find.start,
+                end=find.end,
+                score=find.score,
+                placeholder=placeholder(self._key, tenant, find.type, text[find.start : find.end]),
+            )
+            for find in without_overlaps(text, (*finds, *repeated(text, finds)))
+        )
+        return with_placeholders(text, spans)
+
+
+def _masked(text: str, finds: Iterable[Found]) -> str:
+    return masked(text, without_overlaps(text, finds))

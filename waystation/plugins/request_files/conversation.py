@@ -1,0 +1,165 @@
+"""Makes room in a conversation that is in no store: the rungs of `CompressAndStoreContext`, one after another."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from waystation.context.history import view, with_record
+from waystation.context.outcome import Status
+from waystation.context.pipeline import CannotFit, Mask, Nothing, Summarise, Truncate, next_rung
+from waystation.context.policy import CompactionPolicy
+from waystation.context.restoration import Restorable, recent_files, with_files
+from waystation.context.stages import masking
+from waystation.context.strategies import STRATEGIES
+from waystation.context.summary_validator import Accepted, Rejected
+from waystation.context.tokens import Measure
+from waystation.context.transcript import Compaction, Summarised, Transcript
+from waystation.context.units import layout
+from waystation.kernel.value import Value
+
+
+class NoSummary(Value):
+    """There was nobody to write a summary, or it failed."""
+
+    reason: str
+
+
+Verdict = Accepted | Rejected | NoSummary
+Judge = Callable[[Transcript, Summarise], Awaitable[Verdict]]
+
+
+class RungTried(Value):
+    """One rung that was tried. Tokens are of the whole request."""
+
+    status: Status
+    rule: str = ""
+    """Which check a summary failed."""
+    reason: str = ""
+    """Why the rung failed, for a person."""
+    tokens_before: int
+    tokens_after: int
+    compaction_id: str = ""
+
+
+def _unchanged(_: Restorable) -> bool:
+    return False
+
+
+@dataclass
+class Conversation:
+    """A conversation, and what was done to make room in it."""
+
+    transcript: Transcript
+    measure: Measure
+    policy: CompactionPolicy
+    rereadable: frozenset[str]
+    """Tools whose calls can be repeated."""
+    readers: Mapping[str, str]
+    """Tools that read files, each with the argument that names the file."""
+    has_changed: Callable[[Restorable], bool] = _unchanged
+    """Whether a file is not what it was when it was read."""
+    attempts: list[RungTried] = field(default_factory=list[RungTried])
+    notes: list[str] = field(default_factory=list[str])
+
+    @property
+    def tokens(self) -> int:
+        """Of the whole request, as the view has it now."""
+        return self.measure.request(view(self.transcript))
+
+    @property
+    def status(self) -> Status:
+        """How it all ended."""
+        ends = [attempt.status for attempt in self.attempts]
+        if ends and ends[-1] is Status.CANNOT_FIT:
+            return Status.CANNOT_FIT
+        made = [status for status in ends if status.made_room]
+        return (made or ends or [Status.NOOP])[-1]
+
+    async def make_room(self, ask: Judge, offloaded: Callable[[Transcript], Transcript]) -> None:
+        """Rung after rung, until the context is not full any more or nothing helps.
+
+        It ends: a rung either makes the view smaller, or is the last one, or takes summaries out of the question.
+        """
+        if self.tokens >= self.policy.trigger:
+            self._offload(offloaded)
+        summaries = True
+        while (before := self.tokens) >= self.policy.trigger:
+            rung = next_rung(self.transcript, self.measure, self.policy, self.rereadable, skip_summary=not summaries)
+            match rung:
+                case Nothing():
+                    self._attempt(rung.status, before)
+                    return
+                case CannotFit():
+                    self._cannot_fit(rung)
+                    return
+                case Mask():
+                    self._commit(Status.MASKED, rung.record)
+                case Truncate():
+                    self._commit(Status.TRUNCATED, rung.record)
+                case Summarise():
+                    summaries = await self._summarise(ask, rung)
+
+    async def summarise_now(self, ask: Judge) -> bool:
+        """A manual compaction, however full the context is; whether there was something to summarise.
+
+        A summary that is refused leaves everything as it was.
+        """
+        forced = self.policy.for_crowd(self.tokens)
+        rung = next_rung(self.transcript, self.measure, forced, frozenset())
+        if isinstance(rung, Summarise):
+            await self._summarise(ask, rung)
+        return isinstance(rung, Summarise)
+
+    def mask_now(self) -> None:
+        """Masks what can be masked, however full the context is."""
+        masks = masking(self.transcript, layout(self.transcript), self.policy, self.rereadable)
+        if masks is not None:
+            self._commit(Status.MASKED, masks.record)
+
+    async def _summarise(self, ask: Judge, rung: Summarise) -> bool:
+        """Whether the summary was good."""
+        verdict = await ask(self.transcript, rung)
+        match verdict:
+            case Accepted():
+                self._commit(Status.COMPRESSED, self._record(rung, verdict))
+                return True
+            case Rejected():
+                self._attempt(verdict.status, self.tokens, rule=verdict.rule, reason=verdict.message)
+            case NoSummary():
+                self._attempt(Status.FAILED_SUMMARISER, self.tokens, reason=verdict.reason)
+        return False
+
+    def _record(self, rung: Summarise, accepted: Accepted) -> Summarised:
+        record = rung.record(accepted, self.policy.strategy)
+        if not STRATEGIES[self.policy.strategy].restores_files:
+            return record
+        files = [
+            file.replace(changed=self.has_changed(file)) for file in recent_files(self.transcript, record, self.readers)
+        ]
+        return with_files(self.transcript, record, files, self.measure, self.policy.target)
+
+    def _offload(self, offloaded: Callable[[Transcript], Transcript]) -> None:
+        before, previewed = self.tokens, offloaded(self.transcript)
+        if previewed is not self.transcript:
+            self.transcript = previewed
+            self._attempt(Status.OFFLOADED, before)
+
+    def _commit(self, status: Status, record: Compaction) -> None:
+        before = self.tokens
+        self.transcript = with_record(self.transcript, record)
+        self._attempt(status, before, compaction_id=record.id)
+
+    def _attempt(self, status: Status, before: int, **why: str) -> None:
+        after = self.tokens
+        self.attempts.append(RungTried(status=status, tokens_before=before, tokens_after=after, **why))
+
+    def _cannot_fit(self, rung: CannotFit) -> None:
+        parts = {
+            "system prompt and tools": rung.fixed,
+            "the first request": rung.contract,
+            "the latest request": rung.latest,
+            "calls without results": rung.pending,
+            "pins": rung.pinned,
+        }
+        named = ", ".join(f"{name} {tokens:,}" for name, tokens in parts.items() if tokens)
+        reason = f"what cannot be made smaller has {rung.least:,} tokens, the limit is {rung.limit:,}: {named}"
+        self._attempt(Status.CANNOT_FIT, self.tokens, reason=reason)

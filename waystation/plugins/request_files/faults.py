@@ -1,0 +1,148 @@
+"""Everything in a request body that the Messages API does not accept, each with its place. Nothing is mended here."""
+
+from collections.abc import Iterator, Sequence
+
+from waystation.context.legality import violations
+from waystation.context.transcript import Block, Message, Opaque, Speaker
+from waystation.kernel.errors import BadInput
+from waystation.kernel.patterns import proven
+from waystation.kernel.value import Value
+from waystation.plugins.request_files.json_text import Node, dotted
+from waystation.plugins.request_files.request_body import (
+    MESSAGES,
+    place,
+    read_block,
+    read_message,
+    read_system,
+    root_node,
+)
+
+MOST_CACHE_MARKS = 4
+RESULT_PARTS = frozenset({"text", "image", "document", "search_result", "tool_reference", "browser_state"})
+_CALL_ID = proven(r"[a-zA-Z0-9_-]+")
+_TOOL_NAME = proven(r"[a-zA-Z0-9_-]{1,128}")
+
+
+class _Fault(Value):
+    """A rule that is broken."""
+
+    path: str
+    rule: str
+
+    @property
+    def index(self) -> int | None:
+        """Of the message; None where it is about none."""
+        return place(self.path.partition("]")[0] + "]")
+
+
+def request_faults(raw: bytes) -> tuple[_Fault, ...]:
+    """All of them, in the order of the messages. Raises BadInput where there is no request body at all."""
+    root = root_node(raw)
+    found = [*_of_head(root), *_of_tools(root)]
+    nodes = root.at(MESSAGES).items
+    if not nodes:
+        found.append(_Fault(path=MESSAGES, rule="must not be empty"))
+    messages = [_message(node, found) for node in nodes]
+    # Without a place, and of calls only: those that occur twice are looked for below, with theirs.
+    found += (_fault(line) for line in violations(messages) if ": " in line)
+    found += _of_calls(nodes)
+    found += _of_parts(nodes)
+    found += _of_marks(root, nodes)
+    return tuple(sorted(dict.fromkeys(found), key=lambda fault: -1 if fault.index is None else fault.index))
+
+
+def _message(node: Node, found: list[_Fault]) -> Message:
+    """The message, as far as it can be read; what cannot is written down, and something stands in its place."""
+    try:
+        return read_message(node).message
+    except BadInput as error:
+        fault = _fault(str(error))
+    role: Speaker = "assistant" if isinstance(node.value, dict) and node.value.get("role") == "assistant" else "user"
+    unread = Opaque(kind="unreadable" if role == "assistant" else "document", tokens=0, body={})
+    if not fault.path.startswith(f"{node.path}.content["):
+        found.append(fault)
+        return Message(id=node.path, role=role, blocks=(unread,))
+    blocks: list[Block] = []
+    for block in _listed(node, "content"):
+        try:
+            blocks.append(read_block(block))
+        except BadInput as error:
+            found.append(_fault(str(error)))
+            blocks.append(unread)
+    return Message(id=node.path, role=role, blocks=tuple(blocks))
+
+
+def _typed(nodes: Sequence[Node], kind: str) -> Iterator[Node]:
+    """The blocks of this type in these messages."""
+    for block in (block for node in nodes for block in _listed(node, "content")):
+        if isinstance(block.value, dict) and block.value.get("type") == kind:
+            yield block
+
+
+def _of_calls(nodes: Sequence[Node]) -> Iterator[_Fault]:
+    """Ids and names of calls."""
+    seen: set[str] = set()
+    for call in _typed(nodes, "tool_use"):
+        name, call_id = call.object.get("name"), call.object.get("id")
+        if isinstance(name, str) and name and not _TOOL_NAME.fullmatch(name):
+            yield _Fault(path=f"{call.path}.name", rule="must be 1 to 128 letters, digits, hyphens and underscores")
+        if isinstance(call_id, str) and call_id:
+            if not _CALL_ID.fullmatch(call_id):
+                yield _Fault(path=f"{call.path}.id", rule="must be letters, digits, hyphens and underscores")
+            if call_id in seen:
+                yield _Fault(path=f"{call.path}.id", rule="is the id of an earlier call, too")
+            seen.add(call_id)
+
+
+def _of_parts(nodes: Sequence[Node]) -> Iterator[_Fault]:
+    """What a result may consist of."""
+    for part in (part for result in _typed(nodes, "tool_result") for part in _listed(result, "content")):
+        kind = part.value.get("type") if isinstance(part.value, dict) else None
+        if isinstance(kind, str) and kind not in RESULT_PARTS:
+            yield _Fault(path=f"{part.path}.type", rule="is no type of block that a tool_result may have")
+
+
+def _of_tools(root: Node) -> Iterator[_Fault]:
+    names: set[str] = set()
+    try:
+        tools = root.find("tools")
+        for tool in tools.items if tools else []:
+            name = tool.find("name")
+            if name is not None and name.text in names:
+                yield _Fault(path=name.path, rule="is the name of an earlier tool, too")
+            names.add(name.text if name else "")
+    except BadInput as error:
+        yield _fault(str(error))
+
+
+def _of_head(root: Node) -> Iterator[_Fault]:
+    """Model and system prompt."""
+    model = root.find("model")
+    if model is not None and not (isinstance(model.value, str) and model.value):
+        yield _Fault(path=model.path, rule="must be a string that is not empty")
+    try:
+        read_system(root)
+    except BadInput as error:
+        yield _fault(str(error))
+
+
+def _of_marks(root: Node, nodes: Sequence[Node]) -> Iterator[_Fault]:
+    """How many ends of a prefix to keep there are."""
+    blocks = [block for node in nodes for block in _listed(node, "content")]
+    places = [*_listed(root, "system"), *_listed(root, "tools"), *blocks]
+    places += [part for block in blocks for part in _listed(block, "content")]
+    count = sum(isinstance(node.value, dict) and node.value.get("cache_control") is not None for node in places)
+    if count > MOST_CACHE_MARKS:
+        yield _Fault(path="the request", rule=f"has {count} blocks with cache_control, and may have {MOST_CACHE_MARKS}")
+
+
+def _listed(node: Node, key: str) -> list[Node]:
+    """The items of an object's array, where it is one."""
+    items = node.value.get(key) if isinstance(node.value, dict) else None
+    return Node(items, dotted(node.path, key)).items if isinstance(items, list) else []
+
+
+def _fault(line: str) -> _Fault:
+    """Of a line that names the place first."""
+    path, _, rule = line.partition(": ")
+    return _Fault(path=path, rule=rule)

@@ -1,0 +1,201 @@
+"""JSON of a conversation: read strictly, and each value with its place.
+
+Bytes to JSON, strictly: what another parser could read in another way is refused, with its place.
+
+A JSON value that knows its place, so that every complaint names it: `messages[3].content[0].tool_use_id: …`.
+"""
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from waystation.kernel.errors import BadInput
+from waystation.kernel.patterns import proven
+from waystation.kernel.value import named_twice
+
+_MOST_BYTES = 256 * 1024 * 1024
+_ESCAPED_SURROGATE = proven(r"\\u[dD][89a-fA-F]")
+_SURROGATE = proven("[\ud800-\udfff]")
+
+
+class _Doubled(dict[str, JsonValue]):
+    """An object in which a key occurs twice."""
+
+    twice: str = ""
+
+
+def read_json(raw: bytes) -> JsonValue:
+    """The one JSON value in these bytes (UTF-8, UTF-16 or UTF-32, with or without a byte order mark).
+
+    Raises BadInput for anything else, and for NaN, infinities, keys that occur twice, lone surrogates, and nesting
+    that is too deep.
+    """
+    if len(raw) > _MOST_BYTES:
+        raise BadInput(f"it has {len(raw):,} bytes, and {_MOST_BYTES:,} are the most that can be read")
+    if not raw.strip():
+        raise BadInput("it is empty: give a request body of the Messages API, as JSON")
+    text = _decoded(raw)
+    value, is_doubled = _parsed(text)
+    # A walk over all of it takes long, and hardly any file has something that it would find.
+    if is_doubled or _ESCAPED_SURROGATE.search(text):
+        _refuse_unsound(value)
+    return value
+
+
+def dotted(path: str, key: str) -> str:
+    """The path of an object's value."""
+    return f"{path}.{key}" if path else key
+
+
+def _decoded(raw: bytes) -> str:
+    encoding = json.detect_encoding(raw)
+    try:
+        return raw.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise BadInput(f"it is no text in {encoding}: byte {error.start:,} cannot be read") from None
+
+
+def _parsed(text: str) -> tuple[JsonValue, bool]:
+    """The value, and whether an object of it has a key twice."""
+    doubled: list[_Doubled] = []
+
+    def made(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+        value = dict(pairs)
+        if (twice := named_twice(pairs)) is None:
+            return value
+        found = _Doubled(value)
+        found.twice = twice
+        doubled.append(found)
+        return found
+
+    try:
+        value: JsonValue = json.loads(text, parse_constant=_no_number, parse_float=_finite, object_pairs_hook=made)
+    except RecursionError:
+        raise BadInput("its objects and arrays are nested too deeply") from None
+    except json.JSONDecodeError as error:
+        raise BadInput(f"it is no JSON: {error.msg} (line {error.lineno:,}, column {error.colno:,})") from None
+    except ValueError as error:
+        what = "a number has too many digits" if "digits" in str(error) else error
+        raise BadInput(f"it is no JSON that can be read: {what}") from None
+    return value, bool(doubled)
+
+
+def _refuse_unsound(value: JsonValue) -> None:
+    for path, found in _walk(value):
+        place = path or "the request"
+        if isinstance(found, _Doubled):
+            raise BadInput(f"{place}: the key {found.twice!r} occurs twice in this object")
+        keys = list(found) if isinstance(found, dict) else []
+        texts = [*keys, found] if isinstance(found, str) else keys
+        if any(_SURROGATE.search(text) for text in texts):
+            raise BadInput(f"{place}: half of a character (a lone surrogate) is no text")
+
+
+def _walk(value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
+    """Everything in the value with its path, in the order of the text."""
+    waiting: list[tuple[str, JsonValue]] = [("", value)]
+    while waiting:
+        path, found = waiting.pop()
+        yield path, found
+        if isinstance(found, dict):
+            waiting += [(dotted(path, key), inner) for key, inner in reversed(found.items())]
+        elif isinstance(found, list):
+            waiting += [(f"{path}[{index}]", inner) for index, inner in reversed(list(enumerate(found)))]
+
+
+def _no_number(name: str) -> JsonValue:
+    raise ValueError(f"{name} is no number")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError("a number is too large")
+    return number
+
+
+@dataclass(frozen=True)
+class Node:
+    """A value and its path. Whatever is asked of it and does not hold raises BadInput, without its content."""
+
+    value: JsonValue
+    path: str = ""
+
+    @property
+    def object(self) -> dict[str, JsonValue]:
+        """As an object."""
+        if not isinstance(self.value, dict):
+            raise self.fault(f"must be an object, and is {_kind(self.value)}")
+        return self.value
+
+    @property
+    def items(self) -> "list[Node]":
+        """The items of an array."""
+        if not isinstance(self.value, list):
+            raise self.fault(f"must be an array, and is {_kind(self.value)}")
+        return [Node(item, f"{self.path}[{index}]") for index, item in enumerate(self.value)]
+
+    @property
+    def text_or_items(self) -> "str | list[Node]":
+        """As a string, or the items of an array."""
+        if not isinstance(self.value, str | list):
+            raise self.fault(f"must be a string or an array, and is {_kind(self.value)}")
+        return self.value if isinstance(self.value, str) else self.items
+
+    @property
+    def text(self) -> str:
+        """As a string."""
+        if not isinstance(self.value, str):
+            raise self.fault(f"must be a string, and is {_kind(self.value)}")
+        return self.value
+
+    @property
+    def name(self) -> str:
+        """As a string that is not empty."""
+        if not self.text:
+            raise self.fault("must not be empty")
+        return self.text
+
+    def find(self, key: str) -> "Node | None":
+        """A value of the object; None where it has none, or null."""
+        found = self.object.get(key)
+        return None if found is None else Node(found, dotted(self.path, key))
+
+    def at(self, key: str) -> "Node":
+        """A value that the object must have."""
+        found = self.find(key)
+        if found is None:
+            raise BadInput(f"{dotted(self.path, key)}: is missing")
+        return found
+
+    def flag(self, key: str) -> bool:
+        """A boolean of the object; false where it has none."""
+        found = self.find(key)
+        if found is None:
+            return False
+        if not isinstance(found.value, bool):
+            raise found.fault(f"must be true or false, and is {_kind(found.value)}")
+        return found.value
+
+    def fault(self, what: str) -> BadInput:
+        """What is wrong here, as one line."""
+        return BadInput(f"{self.path or 'the request'}: {what}")
+
+
+def _kind(value: JsonValue) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list():
+            return "an array"
+        case dict():
+            return "an object"

@@ -1,0 +1,100 @@
+"""Rung 1 for a conversation in a file, and the files that it names.
+
+Rung 1 for a conversation in a file: results that are too large for any context become previews.
+
+Files that a conversation names, as they are now: of one folder that a person named, and nowhere else.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from waystation.context.history import pinned_ids
+from waystation.context.restoration import Restorable, differs
+from waystation.context.stages import END_CHARACTERS, ends, is_too_large
+from waystation.context.transcript import Block, Message, ToolResult, Transcript
+from waystation.kernel.errors import BadInput
+from waystation.kernel.files import private_folder, write_private
+
+_LEAST_CHARACTERS = 2 * END_CHARACTERS + 500
+"""A shorter text is about as long as a preview; nor is a preview shortened again."""
+
+
+@dataclass(frozen=True)
+class Offloading:
+    """Where the whole results go: into files of this folder, or nowhere but the file that they are in already."""
+
+    folder: Path | None
+
+    def previewed(self, transcript: Transcript, window: int) -> Transcript:
+        """The transcript with previews of the results that are too large for this window; itself without such.
+
+        Raises BadInput where the folder cannot be written to: then nothing is hidden.
+        """
+        pinned = pinned_ids(transcript)
+        messages = tuple(
+            message if message.id in pinned else self._message(message, window) for message in transcript.messages
+        )
+        changed = any(new is not old for new, old in zip(messages, transcript.messages, strict=True))
+        return transcript.replace(messages=messages) if changed else transcript
+
+    def _message(self, message: Message, window: int) -> Message:
+        if not any(_is_long(block, window) for block in message.blocks):
+            return message
+        return message.replace(blocks=tuple(self._blocks(message, window)))
+
+    def _blocks(self, message: Message, window: int) -> Iterator[Block]:
+        for block in message.blocks:
+            if isinstance(block, ToolResult) and _is_long(block, window):
+                yield block.replace(content=self._preview(message.id, block.content))
+            else:
+                yield block
+
+    def _preview(self, message_id: str, text: str) -> str:
+        place = f"{message_id} of the file that was compacted" if self.folder is None else self._kept(text)
+        return ends(text, f"All its {len(text):,} characters are in {place}")
+
+    def _kept(self, text: str) -> str:
+        raw = text.encode()
+        path = Path(self.folder or ".") / f"{sha256(raw).hexdigest()[:20]}.txt"
+        try:
+            private_folder(path.parent)
+            write_private(path, raw)
+        except OSError as error:
+            raise BadInput(f"--originals {self.folder} cannot be written to: {error.strerror}") from error
+        return str(path)
+
+
+def _is_long(block: Block, window: int) -> bool:
+    return (
+        isinstance(block, ToolResult) and len(block.content) > _LEAST_CHARACTERS and is_too_large(block.content, window)
+    )
+
+
+_MOST_BYTES = 10_000_000
+"""A larger file is not looked into."""
+
+
+@dataclass(frozen=True)
+class FilesOnDisk:
+    """The folder. A conversation may come from anywhere: no name in it leads out of here, nor does a link."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        """Raises BadInput where there is no such folder."""
+        if not self.folder.is_dir():
+            raise BadInput(f"--files {self.folder} is no folder: name the one that the conversation's files are in")
+
+    def has_changed(self, file: Restorable) -> bool:
+        """Whether the file is there and does not have what was read of it. False for what cannot be known."""
+        try:
+            path = Path(os.path.realpath(self.folder / file.name))
+            inside = path.is_relative_to(os.path.realpath(self.folder))
+            if not inside or not path.is_file() or path.stat().st_size > _MOST_BYTES:
+                return False
+            return differs(file.text, path.read_text(encoding="utf-8", errors="replace"))
+        except (OSError, ValueError):
+            return False

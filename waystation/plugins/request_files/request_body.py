@@ -1,0 +1,418 @@
+"""A request body of the Messages API as a transcript: messages by their places, earlier summaries as records.
+
+One block of a request body: from its JSON into the domain, and back.
+
+A view as messages of a request body: what the engine left alone is written back as the file has it.
+
+What blocks cost that are no text: images by pixels, documents by pages or bytes, the rest by its JSON. Width and height
+of an image are read from its first bytes, of the four formats that the Messages API takes; not by a library: those read
+many formats more, some of them by parsers that a hostile file could harm.
+"""
+
+import binascii
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from pydantic import JsonValue, ValidationError
+
+from waystation.context.summary import CLOSE, ID_PREFIX, MARKER_PREFIX, OPEN
+from waystation.context.tokens import estimate_text
+from waystation.context.transcript import (
+    OPERATORS,
+    Block,
+    Masked,
+    Message,
+    Opaque,
+    Pinned,
+    Record,
+    RedactedThinking,
+    Speaker,
+    Summarised,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    Transcript,
+    Truncated,
+)
+from waystation.kernel.patterns import proven
+from waystation.plugins.request_files.json_text import Node, read_json
+
+JsonObject = dict[str, JsonValue]
+
+
+def read_block(node: Node) -> Block:
+    """The block. Raises BadInput, naming the place, where a field is missing or of another type."""
+    match node.at("type").name:
+        case "text":
+            return Text(text=node.at("text").text)
+        case "thinking":
+            return Thinking(thinking=node.at("thinking").text, signature=node.at("signature").text)
+        case "redacted_thinking":
+            return RedactedThinking(data=node.at("data").text)
+        case "tool_use":
+            with_input = node.at("input")
+            try:
+                return ToolUse(id=node.at("id").name, name=node.at("name").name, input=with_input.object)
+            except ValidationError:
+                raise with_input.fault("is nested too deeply") from None
+        case "tool_result":
+            return _read_result(node)
+        case _:
+            return read_opaque(node)
+
+
+def read_opaque(node: Node) -> Opaque:
+    """A block that nothing looks into."""
+    kind = node.at("type").name
+    try:
+        return Opaque(kind=kind, tokens=block_tokens(node), body=node.object)
+    except ValidationError:
+        raise node.fault("is nested too deeply") from None
+
+
+def _read_result(node: Node) -> ToolResult:
+    call, content, is_error = node.at("tool_use_id").name, node.find("content"), node.flag("is_error")
+    said = content.text_or_items if content else ""
+    if isinstance(said, str):
+        return ToolResult(tool_use_id=call, content=said, is_error=is_error)
+    parts = [(part, part.at("type").name) for part in said]
+    return ToolResult(
+        tool_use_id=call,
+        content="\n".join(part.at("text").text for part, kind in parts if kind == "text"),
+        is_error=is_error,
+        attached=tuple(read_opaque(part) for part, kind in parts if kind != "text"),
+    )
+
+
+def block_json(block: Block) -> JsonObject:
+    """The block as the Messages API takes it."""
+    match block:
+        case Text():
+            return {"type": "text", "text": block.text}
+        case Thinking():
+            return {"type": "thinking", "thinking": block.thinking, "signature": block.signature}
+        case RedactedThinking():
+            return {"type": "redacted_thinking", "data": block.data}
+        case ToolUse():
+            return {"type": "tool_use", "id": block.id, "name": block.name, "input": block.input}
+        case ToolResult():
+            return {"type": "tool_result", "tool_use_id": block.tool_use_id, **result_json(block)}
+        case Opaque():
+            return block.body
+
+
+def result_json(result: ToolResult) -> JsonObject:
+    """What a result says, without the call that it answers."""
+    parts: list[JsonValue] = [{"type": "text", "text": result.content}] if result.content else []
+    content: JsonValue = [*parts, *(part.body for part in result.attached)] if result.attached else result.content
+    return {"content": content, "is_error": True} if result.is_error else {"content": content}
+
+
+MESSAGES = "messages"
+_ROLES: dict[str, Speaker] = {"user": "user", "assistant": "assistant"}
+_PLACE = proven(r"(?:[st]-)?messages\[(\d{1,9})\]")
+_MARKER = proven(r"\A\[[\d,]++ earlier messages are hidden here\b")
+_MARKERS_LEDGER = proven(r"\]\s*+<ledger>")
+_GONE = Opaque(kind=OPERATORS, tokens=0, body={})
+"""What an earlier summary or marker stands for: gone from the file. It is not the user's word."""
+
+
+@dataclass(frozen=True)
+class _Original:
+    """A message as it was read, and as the file has it."""
+
+    message: Message
+    body: JsonObject
+    block_bodies: tuple[JsonObject, ...]
+    """One for each block of the message."""
+
+
+@dataclass(frozen=True)
+class RequestBody:
+    """What one request would send."""
+
+    model: str | None
+    system: str
+    tools_json: str
+    transcript: Transcript
+    """Ids of messages are their places in the file: `messages[3]`."""
+    originals: tuple[_Original, ...]
+    given: JsonObject
+    """The whole body; of an array of messages, an object with these alone."""
+
+
+def place(message_id: str) -> int | None:
+    """Index in the file of the message with this id, or of the earlier summary or marker; None of a new one."""
+    found = _PLACE.fullmatch(message_id)
+    return int(found[1]) if found else None
+
+
+def message_id(index: int) -> str:
+    """The id of the message at this index."""
+    return f"{MESSAGES}[{index}]"
+
+
+def read_request_body(raw: bytes) -> RequestBody:
+    """The request body in these bytes; an array is taken for its messages.
+
+    Raises BadInput, naming the place, for what is not of the shape that the Messages API documents. Whether calls have
+    their results, and the like, is not looked at: the view mends that.
+    """
+    root = root_node(raw)
+    tools, model = root.find("tools"), root.find("model")
+    listed = [node.object for node in tools.items] if tools else []
+    originals = tuple(read_message(node) for node in root.at(MESSAGES).items)
+    return RequestBody(
+        model=model.name if model else None,
+        system=read_system(root),
+        tools_json=json.dumps(listed, ensure_ascii=False) if listed else "",
+        transcript=_transcript([original.message for original in originals], root.at(MESSAGES).value),
+        originals=originals,
+        given=root.object,
+    )
+
+
+def root_node(raw: bytes) -> Node:
+    """The body, not looked at yet. Raises BadInput where it is neither an object nor an array."""
+    value = read_json(raw)
+    return Node({MESSAGES: value} if isinstance(value, list) else Node(value).object)
+
+
+def read_message(node: Node) -> _Original:
+    """One message. Raises BadInput."""
+    role, content = node.at("role").text, node.at("content")
+    if role == "system":
+        return _system_message(node)
+    if role not in _ROLES:
+        raise node.at("role").fault("must be user, assistant or system")
+    said = content.text_or_items
+    if isinstance(said, str):
+        blocks: list[Block] = [Text(text=said)]
+        bodies: list[JsonObject] = [{"type": "text", "text": said}]
+    else:
+        blocks = [read_block(block) for block in said]
+        bodies = [block.object for block in said]
+    message = Message(id=node.path, role=_ROLES[role], blocks=tuple(blocks))
+    return _Original(message, node.object, tuple(bodies))
+
+
+def _system_message(node: Node) -> _Original:
+    """An instruction of the operator's in mid-conversation: one block that nothing looks into."""
+    tokens = estimate_text(json.dumps(node.at("content").value, ensure_ascii=False))
+    try:
+        block = Opaque(kind=OPERATORS, tokens=tokens, body=node.object)
+    except ValidationError:
+        raise node.fault("is nested too deeply") from None
+    return _Original(Message(id=node.path, role="user", blocks=(block,)), node.object, (node.object,))
+
+
+def read_system(root: Node) -> str:
+    """The text of the system prompt. Raises BadInput."""
+    system = root.find("system")
+    said = system.text_or_items if system else ""
+    return said if isinstance(said, str) else "\n".join(block.at("text").text for block in said)
+
+
+def _transcript(read: Sequence[Message], written: JsonValue) -> Transcript:
+    messages: list[Message] = []
+    records: list[Record] = []
+    for message in read:
+        record = _stand_in(message) or _pin_of_operator(message)
+        if record is not None:
+            records.append(record.replace(after=len(read)))
+        is_stand_in = isinstance(record, Summarised | Truncated)
+        messages.append(message.replace(blocks=(_GONE,)) if is_stand_in else message)
+    digest = sha256(json.dumps(written, sort_keys=True).encode()).hexdigest()
+    return Transcript(run_id=f"file-{digest[:16]}", messages=tuple(messages), records=tuple(records))
+
+
+def _stand_in(message: Message) -> Summarised | Truncated | None:
+    """The record of an earlier compaction that left this message."""
+    if message.role != "user" or len(message.blocks) != 1:
+        return None
+    text = message.text.strip()
+    if text.startswith(OPEN) and text.endswith(CLOSE):
+        summary = message.replace(id=f"{ID_PREFIX}{message.id}")
+        return Summarised(id=summary.id, strategy="earlier", covered=(message.id,), summary=summary)
+    if _is_marker(text):
+        marker = message.replace(id=f"{MARKER_PREFIX}{message.id}")
+        return Truncated(id=marker.id, covered=(message.id,), marker=marker)
+    return None
+
+
+def _pin_of_operator(message: Message) -> Pinned | None:
+    """What the operator demands is never compacted, and counts towards nobody's cap of pins."""
+    block = message.blocks[0] if message.blocks else None
+    if isinstance(block, Opaque) and block.kind == OPERATORS:
+        return Pinned(id=f"p-{message.id}", message_id=message.id)
+    return None
+
+
+def _is_marker(text: str) -> bool:
+    """Whether the whole text is what an earlier compaction left: a sentence in brackets, and perhaps a ledger."""
+    begun = _MARKER.match(text)
+    if begun is None or text.endswith("]"):
+        return begun is not None
+    ledger = _MARKERS_LEDGER.search(text, begun.end())
+    return ledger is not None and text.endswith("</ledger>")
+
+
+def written_messages(body: RequestBody, view: Iterable[Message]) -> list[JsonObject]:
+    """The view's messages. What is in the file is equal to it, with all its fields."""
+    known = _Known(body)
+    return [known.message_json(message) for message in view]
+
+
+class _Known:
+    """What the file has, by what the engine may have kept of it."""
+
+    def __init__(self, body: RequestBody) -> None:
+        self._messages: dict[str, _Original] = {original.message.id: original for original in body.originals}
+        for record in body.transcript.compactions:
+            if not isinstance(record, Masked):
+                (covered,) = record.covered
+                shown = record.summary if record.type == "summarised" else record.marker
+                self._messages[shown.id] = self._messages[covered]
+        pairs = [pair for original in body.originals for pair in _pairs(original)]
+        # Blocks are compared by identity: two that are equal may differ in what the domain does not know.
+        self._blocks = {id(block): (block, written) for block, written in pairs}
+        self._results: dict[str, JsonObject] = {}
+        for block, written in pairs:
+            if isinstance(block, ToolResult):
+                self._results.setdefault(block.tool_use_id, written)
+
+    def message_json(self, message: Message) -> JsonObject:
+        original = self._messages.get(message.id)
+        if original is not None and original.message.blocks == message.blocks:
+            return original.body
+        content = [self._block_json(block) for block in message.blocks]
+        return {**(original.body if original else {}), "role": message.role, "content": [*content]}
+
+    def _block_json(self, block: Block) -> JsonObject:
+        _, written = self._blocks.get(id(block), (block, None))
+        if written is not None:
+            return written
+        if isinstance(block, ToolResult) and block.tool_use_id in self._results:
+            return {**self._results[block.tool_use_id], **result_json(block)}
+        return block_json(block)
+
+
+def _pairs(original: _Original) -> list[tuple[Block, JsonObject]]:
+    return list(zip(original.message.blocks, original.block_bodies, strict=True))
+
+
+_PNG, _GIF, _JPEG = b"\x89PNG\r\n\x1a\n", (b"GIF87a", b"GIF89a"), b"\xff\xd8"
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+"""JPEG segments that begin a frame and hold its size."""
+_WITHOUT_LENGTH = frozenset(range(0xD0, 0xDA)) | {0x01}
+
+
+def image_size(head: bytes) -> tuple[int, int] | None:
+    """Pixels across and down; None where these bytes do not tell."""
+    if head.startswith(_PNG) and len(head) >= 24:
+        return _big(head[16:20]), _big(head[20:24])
+    if head.startswith(_GIF) and len(head) >= 10:
+        return _little(head[6:8]), _little(head[8:10])
+    if head.startswith(_JPEG):
+        return _jpeg(head)
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP" and len(head) >= 30:
+        return _webp(head)
+    return None
+
+
+def _jpeg(head: bytes) -> tuple[int, int] | None:
+    for marker, start in _segments(head):
+        if marker in _FRAMES and start + 7 <= len(head):
+            return _big(head[start + 5 : start + 7]), _big(head[start + 3 : start + 5])
+    return None
+
+
+def _segments(head: bytes) -> Iterator[tuple[int, int]]:
+    """Marker of each segment, and where its length stands."""
+    at = 2
+    while at + 4 <= len(head) and head[at] == 0xFF:
+        marker = head[at + 1]
+        if marker == 0xFF:
+            at += 1
+        elif marker in _WITHOUT_LENGTH:
+            at += 2
+        else:
+            yield marker, at + 2
+            at += 2 + max(2, _big(head[at + 2 : at + 4]))
+
+
+def _webp(head: bytes) -> tuple[int, int] | None:
+    match head[12:16]:
+        case b"VP8X":
+            return _little(head[24:27]) + 1, _little(head[27:30]) + 1
+        case b"VP8L":
+            bits = _little(head[21:25])
+            return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+        case b"VP8 ":
+            return _little(head[26:28]) & 0x3FFF, _little(head[28:30]) & 0x3FFF
+        case _:
+            return None
+
+
+def _big(raw: bytes) -> int:
+    return int.from_bytes(raw, "big")
+
+
+def _little(raw: bytes) -> int:
+    return int.from_bytes(raw, "little")
+
+
+PIXELS_A_TOKEN = 750
+MOST_IMAGE_TOKENS = 1_600
+"""Larger images are scaled down to this. It also stands for an image whose size cannot be seen (a URL, a file id)."""
+PAGE_TOKENS = 3_000
+"""A page of a PDF: its text and its picture. A document that cannot be looked into counts as one page."""
+PAGE_BYTES = 50_000
+"""Where a PDF does not tell its pages, one is taken to have so many bytes."""
+_HEAD_CHARACTERS = 400_000
+"""Base64 of the first 300,000 bytes: a camera writes a preview of some ten thousand before the size."""
+_PAGE = proven(rb"/Type\s{0,9}/Page(?![A-Za-z])")
+
+
+def block_tokens(block: Node) -> int:
+    """Estimated tokens of a block that nothing looks into. Raises BadInput for an image without a source."""
+    match block.object.get("type"):
+        case "image":
+            return _image_tokens(block.at("source"))
+        case "document":
+            return _document_tokens(block.at("source"))
+        case _:
+            return estimate_text(json.dumps(block.value, ensure_ascii=False))
+
+
+def _image_tokens(source: Node) -> int:
+    if source.at("type").text != "base64":
+        return MOST_IMAGE_TOKENS
+    size = image_size(_decoded(source.at("data").text[:_HEAD_CHARACTERS]))
+    if size is None:
+        return MOST_IMAGE_TOKENS
+    return min(MOST_IMAGE_TOKENS, max(1, -(-size[0] * size[1] // PIXELS_A_TOKEN)))
+
+
+def _document_tokens(source: Node) -> int:
+    match source.at("type").text:
+        case "text":
+            return estimate_text(source.at("data").text)
+        case "content":
+            return estimate_text(json.dumps(source.at("content").value, ensure_ascii=False))
+        case "base64":
+            body = _decoded(source.at("data").text)
+            return PAGE_TOKENS * (len(_PAGE.findall(body)) or -(-len(body) // PAGE_BYTES) or 1)
+        case _:
+            return PAGE_TOKENS
+
+
+def _decoded(data: str) -> bytes:
+    """As far as it is base64."""
+    try:
+        return binascii.a2b_base64(data[: len(data) // 4 * 4])
+    except ValueError:
+        return b""

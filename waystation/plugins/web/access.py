@@ -1,0 +1,528 @@
+"""Who may ask, and how often: exact hosts and origins, tokens, keys, marks on forms. Decided before any route is.
+
+A page of another site cannot read or send anything here: its `Host` is another one (DNS rebinding), its `Origin` is
+another one (a cross-origin form), and it does not know what our forms carry.
+"""
+
+import asyncio
+import hmac
+from collections.abc import Callable, Mapping
+from functools import partial
+from hashlib import sha256
+from time import monotonic
+from typing import Annotated, Literal, NamedTuple
+from urllib.parse import parse_qs
+
+from fastapi import Depends, Request
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import cookie_parser
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from waystation.client.remote import CALLED
+from waystation.kernel.errors import BadInput
+from waystation.kernel.permissions import PERMITS, Permit
+from waystation.kernel.value import Value
+from waystation.plugins.web.principals import Identities, Principal
+
+COOKIE = "waystation"
+ASSISTANTS = "/mcp"
+"""Where assistants ask."""
+SAFE = frozenset({"GET", "HEAD"})
+MOST_BODY_BYTES, MOST_CALL_BYTES = 32_000_000, 1_000_000
+REQUESTS_AT_ONCE, REQUESTS_A_SECOND = 1_200, 20.0
+"""Of one tenant: so many in a burst, and so many more in each second."""
+SIGN_IN = "/sign-in"
+"""Where the form for a key leads. /sign-out is where the one leads that lets a browser forget it."""
+TRIES_AT_ONCE, TRIES_A_SECOND = 60, 1.0
+"""Wrong keys from one address: nobody keeps the server busy with guesses. A right one signs in however many there were:
+else anybody could keep all others out.
+"""
+MOST_ADDRESSES = 10_000
+"""Whose wrong keys are counted."""
+BODY_SECONDS = 120.0
+"""Within which the whole body of a request arrives: 32 MB at 270 kB a second."""
+MOST_SIGN_IN_BYTES = 4_000
+OPEN_TO_ALL = "/static/"
+"""Files of the pages, which say nothing of anybody: a page for a key wants them, too."""
+APPROVING = ("/approve", "/deny", "/limit")
+"""What changes what may be spent; whatever else changes something is submitting."""
+MOST_PARTS = 5
+"""Of the printed address, after its `?`."""
+PROBLEM = "application/problem+json"
+HEADERS: Mapping[str, str] = {
+    "content-security-policy": (
+        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-store",
+}
+"""Of every answer. Nothing inline runs, nothing of elsewhere is loaded, nobody frames it."""
+
+
+class Problem(Value):
+    """An error as RFC 9457 has it."""
+
+    type: Literal["about:blank"] = "about:blank"
+    title: str
+    status: int
+    detail: str
+    """The cause and the next step, as commands say them."""
+
+
+def problem_response(status: int, title: str, detail: str) -> Response:
+    """The problem as an answer."""
+    problem = Problem(title=title, status=status, detail=detail)
+    return Response(problem.model_dump_json(), status, media_type=PROBLEM)
+
+
+class TurnedAway(NamedTuple):
+    """Why somebody may not ask."""
+
+    status: int
+    reason: str
+
+
+def _no_address(path: str) -> TurnedAway | None:
+    """What is said of a path with controls. A route ends with `$`, which fits before a line end, too: it would be found
+    by what is no address to whoever compares that, and looks up its role.
+    """
+    if any(sign < " " for sign in path):
+        return TurnedAway(404, "no address here has control characters: leave them out")
+    return None
+
+
+def _without_slash(scope: Scope) -> Scope:
+    """The address of assistants as its route has it: some clients put a slash at the end, and their key is for this
+    address alone.
+    """
+    path = str(scope["path"])
+    if path == ASSISTANTS or path.rstrip("/") != ASSISTANTS:
+        return scope
+    return {**scope, "path": ASSISTANTS, "raw_path": ASSISTANTS.encode()}
+
+
+_PERMITS: Mapping[str, Permit] = {role: role for role in PERMITS}
+
+
+def needed_role(method: str, path: str) -> Permit:
+    """What one has to be allowed for such a request."""
+    if method in SAFE:
+        return "read"
+    if path.startswith(CALLED):
+        # Who asks says which role a call takes; the route has it of that role alone.
+        said = path.removeprefix(CALLED).partition("/")[0]
+        return _PERMITS.get(said, "approve")
+    return "approve" if path.endswith(APPROVING) else "submit"
+
+
+class RequestRates:
+    """How many requests each tenant has left for now."""
+
+    def __init__(self, at_once: int = REQUESTS_AT_ONCE, a_second: float = REQUESTS_A_SECOND) -> None:
+        self._left: dict[str, tuple[float, float]] = {}
+        self._at_once, self._a_second = float(at_once), a_second
+
+    def taken(self, tenant: str, now: float) -> bool:
+        """Take one, at this moment in seconds; False where none is left."""
+        left, since = self._left.get(tenant, (self._at_once, now))
+        left = min(self._at_once, left + (now - since) * self._a_second)
+        self._left[tenant] = (left - 1 if left >= 1 else left, now)
+        while len(self._left) > MOST_ADDRESSES:
+            del self._left[next(iter(self._left))]
+        return left >= 1
+
+
+_NO_PAGE_NAMED = TurnedAway(403, "a change that a browser asks for names its page in `Origin`")
+
+
+class SignIn(Value):
+    """Who may ask, for one run of the server."""
+
+    token: str
+    port: int
+    names: tuple[str, ...] = ()
+    """Under which it is asked from elsewhere, each with its port where that is not the usual one. With these nobody is
+    let in by the token of this run.
+    """
+    tenant: str = "local"
+    """Whose tasks the token opens."""
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """What `Host` may be."""
+        return frozenset(self.names or [f"{name}:{self.port}" for name in ("127.0.0.1", "localhost")])
+
+    @property
+    def cookie(self) -> str:
+        """What a browser keeps: not the token itself."""
+        return self._derived("cookie")
+
+    @property
+    def assistants_token(self) -> str:
+        """What assistants send: it opens their address alone, where they may do what settings let them."""
+        return self._derived("assistants")
+
+    @property
+    def mark(self) -> str:
+        """What every form of ours carries, and no other page knows."""
+        return self._derived("form")
+
+    def _derived(self, purpose: str) -> str:
+        return hmac.new(self.token.encode(), purpose.encode(), sha256).hexdigest()
+
+    def is_token(self, given: str) -> bool:
+        """Whether this is the token."""
+        return not self.names and _same(given, self.token)
+
+    def cookie_of(self, key_id: str) -> str:
+        """What a browser keeps of an API key: which one it is, in our hand."""
+        return f"{key_id}.{self._derived(f'key {key_id}')}"
+
+    def key_of(self, cookie: str) -> str:
+        """Which key a cookie is of; empty where it is not one of ours."""
+        key_id = cookie.partition(".")[0]
+        return key_id if _same(cookie, self.cookie_of(key_id)) else ""
+
+    def is_mark(self, given: str) -> bool:
+        """Whether a form is ours."""
+        return _same(given, self.mark)
+
+    def refused_from(self, headers: Headers) -> TurnedAway | None:
+        """Where the request comes from another site, or for another."""
+        hosts, origins = headers.getlist("host"), headers.getlist("origin")
+        if len(hosts) != 1 or hosts[0] not in self.hosts:
+            return TurnedAway(421, f"this server is asked as {' or '.join(sorted(self.hosts))}, and by no other name")
+        # From elsewhere somebody stands in front who speaks TLS.
+        if any(origin.lower() not in {f"http://{hosts[0]}", *self._over_tls(hosts[0])} for origin in origins):
+            return TurnedAway(403, "pages of other sites may not ask here")
+        return None
+
+    def is_for_assistants(self, path: str, given: str) -> bool:
+        """Whether this is the assistants' token, at their address."""
+        return not self.names and path == ASSISTANTS and _same(given, self.assistants_token)
+
+    def _over_tls(self, host: str) -> tuple[str, ...]:
+        return (f"https://{host}",) if self.names else ()
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client is not None else ""
+
+
+def _bearer(headers: Headers) -> str:
+    scheme, _, bearer = headers.get("authorization", "").partition(" ")
+    return bearer.strip() if scheme.lower() == "bearer" else ""
+
+
+def _same(given: str, wanted: str) -> bool:
+    return hmac.compare_digest(given.encode(errors="replace"), wanted.encode())
+
+
+def _cookie(headers: Headers) -> str:
+    # Other programs of this machine leave cookies here, too: one that is oddly written must not hide ours.
+    return cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
+
+
+_HOW_TO_SIGN_IN = "open the address that `waystation serve` printed, or send its token as a bearer token"
+_HOW_TO_SIGN_IN_ELSEWHERE = (
+    "send an API key (`waystation keys make`) or a token of your provider as a bearer token; a browser opens any page, "
+    "which asks for a key"
+)
+_HOW_ASSISTANTS_ASK = (
+    "assistants ask with a key of their own (`waystation keys make NAME --role assistant`) of this server's tenant, or "
+    "on its machine with the token that `waystation serve` printed for them"
+)
+_FOR_ASSISTANTS_ALONE = (
+    f"an assistant's key is for {ASSISTANTS} alone, and this is another address: other programs and people ask with a "
+    "key of theirs (`waystation keys make NAME --role submit`)"
+)
+_WRONG_KEY = (
+    "this opens no page: it is mistyped, of another run, of an assistant, or was revoked (`waystation keys list` shows "
+    "them)"
+)
+_TOO_MANY_TRIES = "too many wrong keys came from this address: try again in a minute"
+
+
+def own_path(given: str) -> str:
+    """The page of ours that is meant; the first one where it could be another site's."""
+    ours = given.startswith("/") and not given.startswith("//") and "\\" not in given
+    return given if ours and given.isascii() and given.isprintable() else "/"
+
+
+def wanted_page(scope: Scope) -> str:
+    """Where to go on once somebody has signed in: the page that was asked for, unless it was to change something."""
+    query = bytes(scope["query_string"]).decode("latin-1")
+    if scope["path"] == SIGN_IN:
+        return own_path(_fields(query).get("to", "/"))
+    if scope["method"] not in SAFE or "token=" in query:
+        return "/"
+    return own_path(f"{scope['path']}{'?' if query else ''}{query}")
+
+
+def _fields(text: str) -> dict[str, str]:
+    """Of a form, or of an address after its `?`: those that are given once. None where they are too many."""
+    try:
+        found = parse_qs(text, max_num_fields=MOST_PARTS)
+    except ValueError:
+        return {}
+    return {name: values[0] for name, values in found.items() if len(values) == 1}
+
+
+class Guard:
+    """Stands before the routes: refuses, signs in by the address that was printed or by a form, bounds bodies, sets
+    headers. `told` makes the page that tells a browser of a refusal, with the form where nobody is signed in.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        access: SignIn,
+        identities: Identities | None = None,
+        told: Callable[[Request, int, str, str], Response] | None = None,
+    ) -> None:
+        self._app = app
+        self._access = access
+        self._identities = identities
+        self._told = told
+        self._rates, self._tries = RequestRates(), RequestRates(TRIES_AT_ONCE, TRIES_A_SECOND)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As ASGI has it."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        scope = _without_slash(scope)
+        receive = _bounded(receive, most_bytes(str(scope["path"])))
+        answer = _no_address(str(scope["path"])) or await self._answer(scope, receive, Headers(scope=scope))
+        if isinstance(answer, TurnedAway):
+            answer = self._refusal(scope, answer)
+        if answer is None:
+            await self._until_stopped(scope, receive, _with_headers(send))
+        else:
+            await answer(scope, receive, _with_headers(send))
+
+    async def _until_stopped(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """What the routes answer; where the server stops before they have begun to, what that leaves open. Their task
+        is cancelled then, and the server below would say no more than 500.
+        """
+        begun = False
+
+        async def sending(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sending)
+        except asyncio.CancelledError:
+            if begun:
+                raise
+            left_open = outcome_left_open(Request(scope)) or "ask again when it runs (`waystation up`)"
+            await self._refusal(scope, TurnedAway(503, f"the server stops: {left_open}"))(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, headers: Headers) -> Response | TurnedAway | None:
+        """What is said without asking the routes; None where they may be asked, and by whom is known then."""
+        method, path = str(scope["method"]), str(scope["path"])
+        refusal = self._access.refused_from(headers)
+        if refusal is not None:
+            return refusal
+        if method in SAFE and path.startswith(OPEN_TO_ALL):
+            return None
+        try:
+            signing = await self._signing(Request(scope, receive), method, path)
+            if signing is not None:
+                return signing
+            found = await self._asking(method, path, headers)
+        except BadInput as error:
+            return TurnedAway(503, str(error))
+        if isinstance(found, TurnedAway):
+            return found
+        still = partial(self._still, path, headers, found)
+        scope.setdefault("state", {}).update(principal=found, still=still)
+        length = headers.get("content-length", "0")
+        most = most_bytes(path)
+        if len(length) > len(str(most)) or not length.isdecimal() or int(length) > most:
+            return TurnedAway(413, too_large(most))
+        return None
+
+    def _refusal(self, scope: Scope, refusal: TurnedAway) -> Response:
+        """As a page for a browser that wants one, else as a problem."""
+        title = {401: "Sign in", 404: "Not found", 413: "Too large", 503: "Not reachable"}.get(
+            refusal.status, "Refused"
+        )
+        wants_page = "text/html" in Headers(scope=scope).get("accept", "")
+        if self._told is None or not wants_page or str(scope["path"]).startswith(("/v1/", ASSISTANTS)):
+            return problem_response(refusal.status, "Refused" if title == "Sign in" else title, refusal.reason)
+        return self._told(Request(scope), refusal.status, title, refusal.reason)
+
+    async def _signing(self, request: Request, method: str, path: str) -> Response | TurnedAway | None:
+        """Signing in by the address that was printed or by the form, and out; None where something else is asked.
+
+        An address takes the token of this run alone, which no other page knows: one with an API key would sign whoever
+        follows a link of somebody's in as that one.
+        """
+        match method, path:
+            case "GET", "/" if request.scope["query_string"]:
+                return self._signed_in(bytes(request.scope["query_string"]))
+            case "POST", "/sign-in" | "/sign-out" if not request.headers.getlist("origin"):
+                return _NO_PAGE_NAMED
+            case "POST", "/sign-in":
+                return await self._by_form(request)
+            case "POST", "/sign-out":
+                answer = RedirectResponse("/", 303)
+                elsewhere = bool(self._access.names)
+                answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict", secure=elsewhere)
+                return answer
+            case _:
+                return None
+
+    async def _by_form(self, request: Request) -> Response | TurnedAway:
+        """Signed in with the key that the form has."""
+        body = b""
+        try:
+            async for part in request.stream():
+                body += part
+                if len(body) > MOST_SIGN_IN_BYTES:
+                    return TurnedAway(413, f"a key has less than {MOST_SIGN_IN_BYTES:,} bytes")
+        except HTTPException as error:
+            return TurnedAway(error.status_code, error.detail)
+        cookie = self._cookie_for(_fields(body.decode("latin-1")).get("key", "").strip(), _address(request))
+        return self._with_cookie(cookie, wanted_page(request.scope)) if isinstance(cookie, str) else cookie
+
+    async def _asking(self, method: str, path: str, headers: Headers) -> Principal | TurnedAway:
+        """Who asks, where they may ask for this now; or a browser does not say which page changes something."""
+        known = await self._known(path, headers)
+        if known is None:
+            return TurnedAway(401, _HOW_TO_SIGN_IN if not self._access.names else _HOW_TO_SIGN_IN_ELSEWHERE)
+        if not _bearer(headers) and method not in SAFE and not headers.getlist("origin"):
+            return _NO_PAGE_NAMED
+        wanted = needed_role(method, path)
+        if path == ASSISTANTS:
+            if known.proof and (known.role != "assistant" or known.tenant != self._access.tenant):
+                return TurnedAway(403, _HOW_ASSISTANTS_ASK)
+        elif known.role == "assistant":
+            return TurnedAway(403, _FOR_ASSISTANTS_ALONE)
+        elif not known.may(wanted):
+            return TurnedAway(403, f"this takes the role {wanted!r}, and yours is {known.role!r}")
+        if not self._rates.taken(known.tenant, monotonic()):
+            return TurnedAway(429, f"the tenant has asked too often: {REQUESTS_A_SECOND:.0f} requests a second go on")
+        return known
+
+    async def _still(self, path: str, headers: Headers, before: Principal) -> bool:
+        """Whether who asked so may do so now."""
+        try:
+            return await self._known(path, headers) == before
+        except BadInput:
+            return False
+
+    async def _known(self, path: str, headers: Headers) -> Principal | None:
+        """By what was sent, the header before the cookie."""
+        owner = Principal(name="", tenant=self._access.tenant)
+        bearer, cookie = _bearer(headers), _cookie(headers)
+        if bearer:
+            if self._access.is_token(bearer) or self._access.is_for_assistants(path, bearer):
+                return owner
+            return None if self._identities is None else await self._identities.holder(bearer)
+        if not self._access.names and _same(cookie, self._access.cookie):
+            return owner
+        key_id = self._access.key_of(cookie) if self._identities is not None else ""
+        key = self._identities.keys.valid(key_id) if key_id and self._identities is not None else None
+        return None if key is None else key.principal
+
+    def _signed_in(self, query: bytes) -> Response | None:
+        """The way to the pages with a cookie, where the address has the token of this run."""
+        given = _fields(query.decode("latin-1")).get("token", "")
+        # Whoever is signed in may come by an address of an earlier run.
+        return self._with_cookie(self._access.cookie, "/") if self._access.is_token(given) else None
+
+    def _with_cookie(self, cookie: str, path: str) -> Response:
+        answer = RedirectResponse(path, 303)
+        elsewhere = bool(self._access.names)
+        answer.set_cookie(COOKIE, cookie, httponly=True, samesite="strict", path="/", secure=elsewhere)
+        return answer
+
+    def _cookie_for(self, given: str, address: str) -> str | TurnedAway:
+        if self._access.is_token(given):
+            return self._access.cookie
+        holder = self._identities.keys.holder(given) if self._identities is not None else None
+        if holder is None or not holder.may("read"):
+            few = self._tries.taken(address, monotonic())
+            return TurnedAway(401, _WRONG_KEY) if few else TurnedAway(429, _TOO_MANY_TRIES)
+        return self._access.cookie_of(given.split("_")[1])
+
+
+_HANDS_IN = ("/v1/tasks", "/fork", "/submit")
+_AT_MOST_ONCE = ("/approve", "/deny", "/limit", "/cancel")
+
+
+def outcome_left_open(request: Request) -> str:
+    """What a broken-off request that changes something leaves open, and how to go on; nothing of one that reads."""
+    path, keyed = request.url.path, "idempotency-key" in request.headers
+    if request.method in SAFE:
+        return ""
+    unknown = "it is unknown whether this was done"
+    if path.endswith(_HANDS_IN) and keyed:
+        return f"{unknown}: ask again with the same Idempotency-Key, which finds the same task"
+    if path.endswith(_AT_MOST_ONCE):
+        return f"{unknown}: ask again, which does nothing twice"
+    return f"{unknown}: look at the tasks before you ask again, since it could be done twice"
+
+
+def most_bytes(path: str) -> int:
+    """Of a body: only what is handed in is large."""
+    return MOST_CALL_BYTES if path.startswith(CALLED) and needed_role("POST", path) != "submit" else MOST_BODY_BYTES
+
+
+def too_large(most: int) -> str:
+    """What is said of a body beyond the bound."""
+    return f"a request has at most {most:,} bytes here: hand larger documents in by `waystation submit` at the store"
+
+
+def _bounded(receive: Receive, most: int) -> Receive:
+    """The same, until a body is longer than it may be, whatever was announced, or takes longer than it may."""
+    taken = 0
+    until: float | None = monotonic() + BODY_SECONDS
+
+    async def bounded() -> Message:
+        nonlocal taken, until
+        try:
+            async with asyncio.timeout(None if until is None else max(0.0, until - monotonic())):
+                message = await receive()
+        except TimeoutError:
+            raise HTTPException(408, f"the body of a request arrives within {BODY_SECONDS:.0f} s") from None
+        if not message.get("more_body", False):
+            until = None  # what comes now is the end of the connection, as late as that may be
+        taken += len(message.get("body", b""))
+        if taken > most:
+            raise HTTPException(413, too_large(most))
+        return message
+
+    return bounded
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).update(HEADERS)
+        await send(message)
+
+    return sending
+
+
+def principal_of(request: Request) -> Principal:
+    """Who asks, as the guard found out."""
+    found = request.state.principal
+    if not isinstance(found, Principal):
+        raise TypeError("the guard let nobody in")
+    return found
+
+
+Who = Annotated[Principal, Depends(principal_of)]

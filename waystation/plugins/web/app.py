@@ -1,0 +1,524 @@
+"""The application: routes, what errors become, and the server that listens on this machine alone."""
+
+import asyncio
+import fcntl
+import json
+import logging
+import os
+import sys
+import traceback
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from http import HTTPStatus
+from pathlib import Path
+from socket import socket
+from typing import Any, NamedTuple, TextIO
+
+import uvicorn
+from anyio import AsyncFile, BrokenResourceError, ClosedResourceError, wrap_file
+from anyio.streams.memory import MemoryObjectSendStream
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from mcp.server.mcpserver import MCPServer
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.message import SessionMessage
+from mcp.types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    jsonrpc_message_adapter,
+)
+from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails, from_json
+from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from waystation import __version__
+from waystation.client import Client
+from waystation.kernel.errors import (
+    BadInput,
+    Busy,
+    MemoryUnavailable,
+    RequestConflict,
+    StoreUnavailable,
+    TextMissing,
+    UnknownTask,
+    Unreachable,
+    WaystationError,
+)
+from waystation.memory.memory import Excerpt, MemoryQuery
+from waystation.plugins.web.access import (
+    ASSISTANTS,
+    MOST_BODY_BYTES,
+    Guard,
+    SignIn,
+    outcome_left_open,
+    problem_response,
+)
+from waystation.plugins.web.bodies import faults_line, shaped_fault
+from waystation.plugins.web.exports import ReportMaker
+from waystation.plugins.web.listeners import Feed
+from waystation.plugins.web.patience import PatientProtocol
+from waystation.plugins.web.principals import Identities, address_here, new_token
+from waystation.security.untrusted import plain
+from workers.memory import MemoryReader
+
+SECONDS_TO_END = 2
+"""Listeners to events are let go after so long."""
+CONNECTIONS_AT_ONCE = 900
+"""Listeners among them. Whoever comes then is told to come again: a process has some thousand files at most."""
+ASSISTANTS_AT_ONCE, ASSISTANT_IDLE_SECONDS = 100, 600
+"""Sessions at /mcp, and how long one is kept that asks for nothing: then its client begins another one."""
+LEAST_PACKED_BYTES, PACKING_LEVEL = 2_000, 5
+NO_GUARD = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+
+
+class Site(NamedTuple):
+    """What is served: routes for programs and for people, files, and how a page tells of an error."""
+
+    api: APIRouter
+    pages: APIRouter
+    files: Path
+    failed: Callable[[Request, int, str, str], Response]
+    assistants: MCPServer[Any] | None = None
+    """Asked at /mcp."""
+
+
+class Tenants:
+    """Clients by tenant, opened when somebody of one first asks, and what listeners of each hear of."""
+
+    def __init__(self, client: Client, tenant: str, asked: "LetIn") -> None:
+        self._clients = {tenant: client}
+        self._feeds = {tenant: Feed(client)}
+        self._opener = asked.opener
+        self._memory = asked.memory
+        self._own = tenant
+        self._opening = asyncio.Lock()
+
+    async def client(self, tenant: str) -> Client:
+        """That tenant's. Raises as opening a store does; BadInput where this server has its own tenant alone."""
+        async with self._opening:
+            if tenant not in self._clients:
+                if self._opener is None:
+                    raise BadInput(f"this server is of tenant {self._own!r} alone")
+                self._clients[tenant] = client = await self._opener(tenant)
+                self._feeds[tenant] = Feed(client)
+            return self._clients[tenant]
+
+    async def feed(self, tenant: str) -> Feed:
+        """What that tenant's listeners hear of. Raises as `client` does."""
+        await self.client(tenant)
+        return self._feeds[tenant]
+
+    async def recall(self, wanted: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
+        """What agents would recall. Raises as `MemoryReader.search` does."""
+        return () if self._memory is None else await self._memory.search(wanted, tokens)
+
+    async def aclose(self) -> None:
+        """Close those that were opened here."""
+        for tenant, client in self._clients.items():
+            if tenant != self._own:
+                await client.aclose()
+
+
+class LetIn(NamedTuple):
+    """Whom the server lets in, and how it gets at what is theirs."""
+
+    access: SignIn
+    identities: Identities | None = None
+    opener: Callable[[str], Awaitable[Client]] | None = None
+    memory: MemoryReader | None = None
+    """None: nothing is remembered here."""
+
+
+def application(site: Site, client: Client, tenant: str, asked: LetIn) -> ASGIApp:
+    """Everything that is served, behind its guard."""
+    tenants = Tenants(client, tenant, asked)
+
+    @asynccontextmanager
+    async def lasting(_: FastAPI) -> AsyncGenerator[None]:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(tenants.aclose)
+            if site.assistants is not None:
+                await stack.enter_async_context(site.assistants.session_manager.run())
+            yield
+
+    signs_in = asked.access.replace(tenant=tenant)
+    app = FastAPI(
+        title="Waystation",
+        version=__version__,
+        openapi_url="/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lasting,
+    )
+    app.state.tenants, app.state.access, app.state.reports = tenants, signs_in, ReportMaker()
+    app.include_router(site.api)
+    app.include_router(site.pages)
+    app.mount("/static", StaticFiles(directory=site.files))
+    app.router.routes.extend(_for_assistants(site.assistants))
+
+    # Streams of events are left as they are.
+    app.add_middleware(GZipMiddleware, minimum_size=LEAST_PACKED_BYTES, compresslevel=PACKING_LEVEL)
+    _tell_errors(app, site)
+    return Guard(app, signs_in, asked.identities, site.failed)
+
+
+def _tell_errors(app: FastAPI, site: Site) -> None:
+    async def told(request: Request, error: Exception) -> Response:
+        """The error as a problem, and on a page where a page was asked for."""
+        problem = problem_of(error)
+        if isinstance(error, Unreachable) and not isinstance(error, Busy):
+            status, title, detail = problem
+            left_open = "" if "unknown whether" in detail else outcome_left_open(request)
+            problem = status, title, "; ".join(filter(None, (detail, left_open)))
+        return problem_response(*problem) if request.url.path.startswith("/v1/") else site.failed(request, *problem)
+
+    async def broken(request: Request, error: Exception) -> Response:
+        """The same of what nobody foresaw: the server ends the connection behind it, and so it has to say so."""
+        response = await told(request, error)
+        response.headers["Connection"] = "close"
+        return response
+
+    app.add_exception_handler(WaystationError, told)
+    app.add_exception_handler(RequestValidationError, told)
+    app.add_exception_handler(ValidationError, told)
+    app.add_exception_handler(HTTPException, told)
+    app.add_exception_handler(Exception, broken)
+
+
+def _for_assistants(assistants: MCPServer[Any] | None) -> list[BaseRoute]:
+    """Its own guard against other sites knows no port; ours stands before it."""
+    if assistants is None:
+        return []
+    routes = assistants.streamable_http_app(
+        streamable_http_path=ASSISTANTS,
+        max_request_body_size=MOST_BODY_BYTES,
+        transport_security=NO_GUARD,
+        session_idle_timeout=ASSISTANT_IDLE_SECONDS,
+        max_sessions=ASSISTANTS_AT_ONCE,
+    ).routes
+    for route in routes:
+        assert isinstance(route, Route)
+        route.app = MessagesOnly(route.app)
+    return routes
+
+
+class MessagesOnly:
+    """Stands before the SDK's application: answers what that would take for a notification although somebody waits for
+    an answer, and batches.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As ASGI has it. Raises as `receive` does."""
+        if scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        received: list[Message] = []
+        while not received or received[-1].get("more_body", False):
+            received.append(await receive())
+        why = _refused_body(b"".join(part.get("body", b"") for part in received))
+        if why:
+            body = _invalid_request(why).model_dump_json(by_alias=True, exclude_unset=True)
+            await Response(body, 400, media_type="application/json")(scope, receive, send)
+            return
+        left = iter(received)
+
+        async def again() -> Message:
+            part = next(left, None)
+            return await receive() if part is None else part
+
+        await self._app(scope, again, send)
+
+
+UNUSABLE_ID = (
+    "this request has an id that no answer could have: give it a string or a whole number, or no id where you want no "
+    "answer"
+)
+BATCH = "this is a batch, an array of messages, and none are taken here: send each message by itself"
+
+
+def _refused_body(body: bytes) -> str:
+    """Why nothing of it is done; empty where the SDK may say what it is."""
+    try:
+        said = from_json(body)
+    except ValueError:
+        return ""
+    if isinstance(said, list):
+        return BATCH
+    return UNUSABLE_ID if _has_unusable_id(said) else ""
+
+
+def _has_unusable_id(said: JsonValue) -> bool:
+    """Whether it is a request under an id that the protocol does not have: the SDK takes it for a notification."""
+    match said:
+        case {"method": _, "id": number}:
+            return isinstance(number, bool) or not isinstance(number, int | str)
+        case _:
+            return False
+
+
+def _invalid_request(why: str) -> JSONRPCError:
+    return JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=INVALID_REQUEST, message=why))
+
+
+def problem_of(error: Exception) -> tuple[int, str, str]:
+    """Status, title and detail of an answer that tells of this error."""
+    match error:
+        case HTTPException():
+            return _refusal(error.status_code, str(error.detail))
+        case RequestValidationError() | ValidationError():
+            return _faults(error)
+        case UnknownTask() | TextMissing():
+            return 404, "Not found", _line(error)
+        case RequestConflict():
+            return 409, "Conflict", _line(error)
+        case BadInput():
+            return 400, "Cannot be used", _line(error)
+        case Unreachable() | StoreUnavailable() | MemoryUnavailable():
+            return 503, "Not reachable", _line(error)
+        case WaystationError():
+            return 500, "Failed", _line(error)
+        case _:
+            # Its message may hold words of documents, or of whatever else it failed at.
+            why = "something failed that should not: the terminal in which the server runs says what, and where"
+            return 500, "Failed", why
+
+
+_UNPARSED = "There was an error parsing the body"
+"""What the framework says of one."""
+
+
+def _refusal(status: int, why: str) -> tuple[int, str, str]:
+    """Whatever a route refused; or there is none, of which the framework says no more than that."""
+    if why == _UNPARSED:
+        return status, "Refused", "the body is no JSON that can be read: it is broken off, or nested too deeply"
+    if why != HTTPStatus(status).phrase:
+        return status, "Refused", why
+    missing = "nothing for this method" if status == HTTPStatus.METHOD_NOT_ALLOWED else "nothing"
+    return status, "Not found", f"there is {missing} at this address: /v1/openapi.json lists what is"
+
+
+def _faults(error: RequestValidationError | ValidationError) -> tuple[int, str, str]:
+    """What is wrong, by place, without what was given. An address that can be no task's is none."""
+    faults = [
+        (tuple(map(str, fault["loc"])), shaped_fault(str(fault["type"]), str(fault["msg"]), fault["loc"]))
+        for fault in error.errors()
+    ]
+    if any(place[:1] == ("path",) for place, _ in faults):
+        return 404, "Not found", "there is nothing at this address"
+    return 422, "Cannot be used", faults_line(faults)
+
+
+def _line(error: Exception) -> str:
+    return plain(" ".join(str(error).split()))
+
+
+class WithoutMessages(logging.Formatter):
+    """Errors by their kind and the code that they came from: a message may quote anything that is kept."""
+
+    def formatException(self, ei: Any) -> str:
+        """See base class."""
+        kind, _, trace = ei
+        return f"{''.join(traceback.format_tb(trace))}{kind.__name__}"
+
+
+LOGS = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"brief": {"()": WithoutMessages, "format": "%(levelname)s: %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "brief"}},
+    "loggers": {"uvicorn": {"handlers": ["stderr"], "propagate": False}},
+}
+"""What the server says of itself."""
+
+
+class _Terse(logging.Formatter):
+    """What happened, and the kind of error: its words, and what a call was given, may be of conversations."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See base class."""
+        kind = f" ({record.exc_info[0].__name__})" if record.exc_info and record.exc_info[0] else ""
+        return f"waystation mcp: {record.msg}{kind}"
+
+
+def logs_without_words() -> None:
+    """The logs of the SDK for MCP go to the terminal without what they are about, and nothing else is set up for it."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Terse())
+    logs = logging.getLogger("mcp")
+    logs.handlers, logs.propagate = [handler], False
+    logs.setLevel(logging.WARNING)
+    if not logging.root.handlers and logging.lastResort is not None:
+        # Else the SDK would set up all logs of this process.
+        logging.root.addHandler(logging.lastResort)
+
+
+@contextmanager
+def own_input() -> Generator[AsyncFile[str]]:
+    """The standard input, for whoever speaks MCP over it: nothing else in this process, and no child, reads of it
+    meanwhile. As the SDK's `stdio_server` does it, which parses what it reads before anybody else could see it.
+    """
+    own, nothing = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3), os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    try:
+        # Never closed: a thread may still wait for a line when this process ends.
+        lines: TextIO = os.fdopen(own, encoding="utf-8", errors="replace", closefd=False)
+        yield wrap_file(lines)
+    finally:
+        os.dup2(own, 0)
+
+
+async def messages_of(lines: AsyncIterable[str]) -> AsyncGenerator[SessionMessage | Exception]:
+    """What each line says, or why it is no message: `ValidationError`, or `UnusableId`."""
+    async for line in lines:
+        try:
+            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValueError as error:
+            yield error
+            continue
+        if isinstance(message, JSONRPCNotification) and _has_unusable_id(from_json(line)):
+            yield UnusableId()
+        else:
+            yield SessionMessage(message)
+
+
+class UnusableId(ValueError):
+    """A request has an id that no answer can have."""
+
+
+Sends = Callable[[SessionMessage], Awaitable[None]]
+
+
+async def pass_on(
+    lines: AsyncIterable[SessionMessage | Exception],
+    heard: MemoryObjectSendStream[SessionMessage | Exception],
+    to: Sends,
+) -> None:
+    """Pass on what is heard over standard streams, until that ends; a line that is no message is answered."""
+    with suppress(BrokenResourceError, ClosedResourceError):
+        async with heard:
+            async for item in lines:
+                match item:
+                    case ValidationError():
+                        refusal = refused_line(item)
+                    case UnusableId():
+                        refusal = RefusedLine(_invalid_request(UNUSABLE_ID), to_client=True)
+                    case _:
+                        refusal = None
+                if refusal is None:
+                    await heard.send(item)
+                else:
+                    await (to if refusal.to_client else heard.send)(SessionMessage(refusal.error))
+
+
+class RefusedLine(NamedTuple):
+    """What is said of a line that is no message."""
+
+    error: JSONRPCError
+    to_client: bool
+    """False: it was to answer us, and whoever waits for that here hears that it cannot be read."""
+
+
+def refused_line(fault: ValidationError) -> RefusedLine | None:
+    """The error, under the line's id where it has one. None where nobody waits: it is blank, or asks for no answer."""
+    faults = fault.errors(include_url=False, include_context=False)
+    line = faults[0]["input"] if faults[0]["type"] == "json_invalid" else None
+    if line is not None and not line.strip():
+        return None
+    said = _members(faults, line)
+    if "method" in said and "id" not in said:
+        return None
+    why = "JSON-RPC 2.0 has no such message" if line is None else faults[0]["msg"]
+    error = ErrorData(
+        code=INVALID_REQUEST if line is None else PARSE_ERROR,
+        message=f"this line is no message ({why}): send each as one line of JSON, without halves of surrogate pairs",
+    )
+    number = _sendable(said.get("id"))
+    answers = number is not None and "method" not in said and not said.keys().isdisjoint({"result", "error"})
+    return RefusedLine(JSONRPCError(jsonrpc="2.0", id=number, error=error), to_client=not answers)
+
+
+_OBJECT = TypeAdapter(dict[str, Any])
+_OF_THE_WHOLE = 2
+"""Parts of the place of what a message lacks: the kind of message, and the name."""
+
+
+def _members(faults: Sequence[ErrorDetails], line: str | None) -> Mapping[str, Any]:
+    """Of what was sent, as far as it is an object; of a line by a parser that takes more than the protocol's."""
+    lacking = (one["input"] for one in faults if one["type"] == "missing" and len(one["loc"]) == _OF_THE_WHOLE)
+    try:
+        return _OBJECT.validate_python(next(lacking, None) if line is None else json.loads(line))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _sendable(number: object) -> int | str | None:
+    """The id of a message, if an answer can have it."""
+    if isinstance(number, str):
+        return number if number == number.encode(errors="ignore").decode() else None
+    return number if isinstance(number, int) and not isinstance(number, bool) else None
+
+
+class SiteServer(uvicorn.Server):
+    """A server whose signals are those of its process: it ends when its task is cancelled."""
+
+    def __init__(self, app: ASGIApp, at_once: int = CONNECTIONS_AT_ONCE) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                # Addresses of this run have its token.
+                access_log=False,
+                log_level="warning",
+                log_config=LOGS,
+                server_header=False,
+                # Nobody stands in front, so nobody may say who asks; and nothing here speaks WebSocket.
+                proxy_headers=False,
+                ws="none",
+                timeout_graceful_shutdown=SECONDS_TO_END,
+                limit_concurrency=at_once,
+                http=PatientProtocol,
+            )
+        )
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """None: the process has its own."""
+        yield
+
+    async def until_cancelled(self, listener: socket) -> None:
+        """Answer what comes there. Requests that are at work get a moment to end."""
+        serving = asyncio.create_task(self.serve(sockets=[listener]))
+        try:
+            await asyncio.shield(serving)
+        except asyncio.CancelledError:
+            self.should_exit = True
+            await serving
+
+
+def sign_in(port: int, names: tuple[str, ...] = ()) -> SignIn:
+    """For one run of the server, with a token that was never there before."""
+    return SignIn(token=new_token(), port=port, names=names)
+
+
+def printed_address(access: SignIn) -> str:
+    """Where a person signs in."""
+    if access.names:
+        return f"https://{access.names[0]}/"
+    return address_here(access.port, access.token)
+
+
+def printed_for_assistants(access: SignIn) -> str:
+    """Where an assistant asks, and what it sends."""
+    return f"http://127.0.0.1:{access.port}{ASSISTANTS} Authorization: Bearer {access.assistants_token}"

@@ -1,0 +1,275 @@
+"""Money in pictures: what was spent of a budget, what a task spent over time against its limit, and what all tasks have
+spent day by day.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime
+from functools import reduce
+from typing import Literal, NamedTuple
+
+from waystation.kernel.amount import Amount, Limit, amount_text, dollars, short_tokens, used_text
+from waystation.plugins.web.pictures import LEFT, WIDTH, TimeAxis, line_of
+from waystation.tasks.progress import Payments, Spending, SpentBy, SpentLine, spent_by
+from waystation.tasks.task import BudgetProgress, StepProgress, TaskProgress
+
+CURVE_HEIGHT, CURVE_TOP = 108, 22
+"""Of a curve, in the lanes' units: its foot, and what it may rise to; words stand above."""
+
+
+class Bar(NamedTuple):
+    """Spent and reserved of a limit, in hundredths of it."""
+
+    spent: float
+    reserved: float
+    words: str
+
+
+def bar(budget: BudgetProgress | StepProgress) -> Bar:
+    """Of the unit that is closer to its end."""
+    held = budget.reserved if isinstance(budget, BudgetProgress) else Amount()
+    parts = [
+        (spent / limit, reserved / limit)
+        for spent, reserved, limit in (
+            (budget.spent.tokens, held.tokens, budget.limit.tokens),
+            (budget.spent.micro_usd, held.micro_usd, budget.limit.micro_usd),
+        )
+        if limit
+    ]
+    spent, reserved = max(parts, default=(0.0, 0.0))
+    spent = min(spent, 1.0)
+    words = used_text(budget.spent, budget.limit)
+    return Bar(round(100 * spent, 2), round(100 * min(reserved, 1.0 - spent), 2), words)
+
+
+class Curve(NamedTuple):
+    """What a task spent over time, in one unit."""
+
+    name: str
+    """Of the unit."""
+    width: int
+    height: int
+    left: int
+    spent: str
+    """Points of a line: what was certainly spent, by all agents together."""
+    possibly: str
+    """Points around what may have been billed beyond that; empty where nothing may."""
+    limit: str
+    """Points of a line: the task's limit, with every raise at its moment; empty without one."""
+    limit_y: float
+    """How high the limit stands that holds now."""
+    limit_words: str
+    words: str
+
+
+class _Unit(NamedTuple):
+    """What amounts are counted in: tokens, or millionths of a dollar."""
+
+    name: Literal["tokens", "dollars"]
+
+    def of(self, amount: Amount) -> int:
+        return amount.tokens if self.name == "tokens" else amount.micro_usd
+
+    def amount(self, count: int) -> Amount:
+        return Amount(tokens=count) if self.name == "tokens" else Amount(micro_usd=count)
+
+    def limit(self, limit: Limit) -> Limit:
+        return Limit(tokens=limit.tokens) if self.name == "tokens" else Limit(micro_usd=limit.micro_usd)
+
+    def short(self, count: int) -> str:
+        return short_tokens(count) if self.name == "tokens" else dollars(count)
+
+
+class _Rise(NamedTuple):
+    """By so much something grew at a moment."""
+
+    at: datetime
+    by: int
+
+
+def curves(payments: Payments, progress: TaskProgress, axis: TimeAxis) -> tuple[Curve, ...]:
+    """One for tokens, and one for dollars where they were spent or are limited; none before anything was paid."""
+    drawn = (_curve(payments, progress, axis, unit) for unit in (_Unit("tokens"), _Unit("dollars")))
+    return tuple(curve for curve in drawn if curve is not None)
+
+
+def _curve(payments: Payments, progress: TaskProgress, axis: TimeAxis, unit: _Unit) -> Curve | None:
+    certain = [_Rise(one.charge.at, unit.of(one.charge.amount)) for one in payments.paid]
+    unsure = [_Rise(one.intent.at, unit.of(one.intent.worst_case)) for one in payments.unanswered]
+    paid, beyond = (sum(one.by for one in rises) for rises in (certain, unsure))
+    if not paid + beyond:
+        return None
+    allowed = unit.limit(progress.budget.limit)
+    most = allowed.tokens or allowed.micro_usd or 0
+    heights = _Heights(max(paid + beyond, most))
+    raises = [
+        _Rise(one.answered_at or axis.first, unit.of(one.granted))
+        for one in progress.approvals
+        if one.decision == "approved"
+    ]
+    first = most - sum(one.by for one in raises)
+    words = used_text(unit.amount(paid), allowed)
+    return Curve(
+        name=unit.name,
+        width=WIDTH,
+        height=CURVE_HEIGHT + 2,
+        left=LEFT,
+        spent=line_of(heights.steps(0, certain, axis)),
+        possibly=heights.between(certain, [*certain, *unsure], axis) if beyond else "",
+        limit=line_of(heights.steps(*((first, raises) if first >= 0 else (most, ())), axis)) if most else "",
+        limit_y=heights.y(most),
+        limit_words=unit.short(most),
+        words=f"{words}, at most {amount_text(unit.amount(beyond))} more possibly billed" if beyond else words,
+    )
+
+
+class _Heights(NamedTuple):
+    """How high amounts stand, up to the greatest of them."""
+
+    greatest: int
+
+    def y(self, amount: int) -> float:
+        return round(CURVE_HEIGHT - (CURVE_HEIGHT - CURVE_TOP) * amount / self.greatest, 1)
+
+    def steps(self, begin: int, rises: Iterable[_Rise], axis: TimeAxis) -> list[tuple[float, float]]:
+        """A line that rises at these moments, from one end of the axis to the other."""
+        level, points = begin, [(float(LEFT), self.y(begin))]
+        for at, by in sorted(rises):
+            x, before = axis.at(at), level
+            level += by
+            points += [(x, self.y(before)), (x, self.y(level))]
+        return [*points, (axis.at(axis.last), self.y(level))]
+
+    def between(self, lower: Iterable[_Rise], upper: Iterable[_Rise], axis: TimeAxis) -> str:
+        """Points around what lies between two such lines."""
+        back = line_of(self.steps(0, lower, axis)).split()
+        return " ".join([line_of(self.steps(0, upper, axis)), *reversed(back)])
+
+
+DAYS_HEIGHT, DAYS_LEFT, DAYS_FOOT = 220, 84, 24
+"""Of the picture of days: the whole, room for amounts beside it, room for dates below."""
+APART = 6
+"""So many groups have a colour of their own; what others spent is drawn as one."""
+MOST_DATES, MOST_STEPS = 8, 4
+
+
+class SpentGroup(NamedTuple):
+    """A task, a role or a model, with what was spent for it. `colour`: a number up to `APART`, of those without one."""
+
+    name: str
+    label: str
+    spent: SpentLine
+    colour: int
+
+
+class Stack(NamedTuple):
+    """A part of a day's bar."""
+
+    colour: int
+    y: float
+    height: float
+    title: str
+
+
+class DayBar(NamedTuple):
+    """What was spent on one day; `label` where its date stands below."""
+
+    day: date
+    x: float
+    width: float
+    stacks: tuple[Stack, ...]
+    spent: SpentLine
+    label: str
+
+
+class SpentDays(NamedTuple):
+    """The whole picture, in dollars if any price is known, else in fresh tokens."""
+
+    width: int
+    height: int
+    left: int
+    foot: int
+    """Where bars stand."""
+    bars: tuple[DayBar, ...]
+    steps: tuple[tuple[float, str], ...]
+    """Heights of lines, with their amounts."""
+    groups: tuple[SpentGroup, ...]
+    """The dearest first."""
+
+
+class _Scale(NamedTuple):
+    """How amounts are drawn: dollars, or fresh tokens."""
+
+    in_dollars: bool
+    step: int
+    steps: int
+
+    def size(self, line: SpentLine) -> int:
+        return line.cost_micro_usd if self.in_dollars else line.usage.fresh
+
+    def words(self, amount: int) -> str:
+        return dollars(amount) if self.in_dollars else f"{amount:,} tokens"
+
+    def y(self, amount: int) -> float:
+        foot = DAYS_HEIGHT - DAYS_FOOT
+        return round(foot - (foot - 14) * amount / (self.step * self.steps), 1)
+
+
+def spent_days(spending: Spending, by: SpentBy) -> SpentDays:
+    """A bar for each day, with nothing where nothing was spent."""
+    by_day: defaultdict[date, list[SpentLine]] = defaultdict(list)
+    for line in spending.lines:
+        by_day[line.day].append(line)
+    scale = _scale(spending, by_day.values())
+    whole = spent_by(spending.lines, by)
+    dearest = sorted(whole, key=lambda name: (-scale.size(whole[name]), -whole[name].usage.total, name))
+    groups = {
+        name: SpentGroup(name, spending.titles.get(name) or name, whole[name], min(place, APART))
+        for place, name in enumerate(dearest)
+    }
+    days = spending.days.each
+    each, dated = (WIDTH - DAYS_LEFT) / len(days), -(-len(days) // MOST_DATES)
+    bars = tuple(
+        DayBar(
+            day=day,
+            x=round(DAYS_LEFT + place * each, 1),
+            width=round(each * 5 / 6, 1),
+            stacks=_stacks(day, spent_by(by_day[day], by), groups, scale),
+            spent=_sum(by_day[day], day),
+            label=f"{day:%d %b}" if place % dated == 0 else "",
+        )
+        for place, day in enumerate(days)
+    )
+    amounts = [number * scale.step for number in range(scale.steps + 1)]
+    # What is too long for its room beside the picture would lose its first digits.
+    steps = tuple(
+        (scale.y(one), dollars(one) if scale.in_dollars else f"{short_tokens(one)} tokens") for one in amounts
+    )
+    return SpentDays(WIDTH, DAYS_HEIGHT, DAYS_LEFT, DAYS_HEIGHT - DAYS_FOOT, bars, steps, tuple(groups.values()))
+
+
+def _scale(spending: Spending, by_day: Iterable[Sequence[SpentLine]]) -> _Scale:
+    """With steps of 1, 2 or 5 and noughts, so many that the longest bar fits."""
+    plain = _Scale(in_dollars=spending.total.cost_micro_usd > 0, step=1, steps=1)
+    most = max([sum(map(plain.size, day)) for day in by_day], default=0)
+    step = next(step for noughts in range(20) for one in (1, 2, 5) if (step := one * 10**noughts) * MOST_STEPS >= most)
+    return plain._replace(step=step, steps=max(1, -(-most // step)))
+
+
+def _sum(lines: Iterable[SpentLine], day: date) -> SpentLine:
+    return reduce(SpentLine.__add__, lines, SpentLine(day=day, task_id="", role="", model=""))
+
+
+def _stacks(
+    day: date, spent: Mapping[str, SpentLine], groups: Mapping[str, SpentGroup], scale: _Scale
+) -> tuple[Stack, ...]:
+    """The dearest group of all days at the foot."""
+    found: list[Stack] = []
+    under = 0
+    for name in (name for name in groups if name in spent and scale.size(spent[name])):
+        amount = scale.size(spent[name])
+        y, below = scale.y(under + amount), scale.y(under)
+        title = f"{day:%d %b}, {groups[name].label}: {scale.words(amount)}"
+        found.append(Stack(groups[name].colour, y, round(below - y, 1), title))
+        under += amount
+    return tuple(found)

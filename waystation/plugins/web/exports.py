@@ -1,0 +1,69 @@
+"""Reports and drafts as the API and the pages hand them out: as data, as text, or as a file to keep."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from fastapi import Depends, Query, Request
+from starlette.responses import Response
+
+from waystation.client import Client
+from waystation.client.exports import FoundReport, load_draft, report_file
+from waystation.client.task_json import ReportJson
+from waystation.reports.markdown import as_html
+
+AT_ONCE = 2
+"""Files that are made at one moment: each takes seconds of a processor."""
+PDF = "application/pdf"
+DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+FILES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "As data, or in the form that was asked for; PDF and DOCX as the command exports them.",
+        "content": {kind: {} for kind in ("text/markdown", "text/html", PDF, DOCX)},
+    }
+}
+"""What the description of the API says of them."""
+_BINARY: Mapping[Literal["pdf", "docx"], str] = {"pdf": PDF, "docx": DOCX}
+
+ReportForm = Annotated[Literal["json", "markdown", "html", "pdf", "docx"], Query()]
+
+
+class ReportMaker:
+    """Makes drafts one at a time, since each loads models for redaction, and files a few at a time."""
+
+    def __init__(self) -> None:
+        self._files, self._drafts = asyncio.Semaphore(AT_ONCE), asyncio.Lock()
+
+    async def draft(self, client: Client, task_id: str) -> FoundReport:
+        """What the task would deliver if it ended now. Raises BadInput where there is nothing to show, or a report."""
+        async with self._drafts:
+            return await load_draft(client, task_id)
+
+    async def answer(
+        self, found: FoundReport, form: Literal["json", "markdown", "html", "pdf", "docx"]
+    ) -> Response | ReportJson:
+        """The report in that form. Raises BadInput where a package that makes it is not installed."""
+        match form:
+            case "json":
+                return found.report
+            case "markdown":
+                return Response(found.report.report, media_type="text/markdown")
+            case "html":
+                return Response(await asyncio.to_thread(as_html, found.report.report), media_type="text/html")
+            case "pdf" | "docx":
+                async with self._files:
+                    file = await asyncio.to_thread(report_file, found, form)
+                draft = "-draft" if found.report.version is None else ""
+                named = f'attachment; filename="{found.report.task_id}{draft}.{form}"'
+                return Response(file.content, media_type=_BINARY[form], headers={"content-disposition": named})
+
+
+def maker_of(request: Request) -> ReportMaker:
+    """That of the server."""
+    maker = request.app.state.reports
+    if not isinstance(maker, ReportMaker):
+        raise TypeError("the application makes no reports")
+    return maker
+
+
+Making = Annotated[ReportMaker, Depends(maker_of)]

@@ -1,0 +1,145 @@
+"""Forms as they were sent, and as they come back: filled in, each fault at its field, and left-out files by name."""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from pydantic import ValidationError
+from starlette.datastructures import FormData
+from starlette.exceptions import HTTPException
+
+from waystation.documents.documents import LeftOut
+from waystation.kernel.errors import BadInput
+from waystation.plugins.web.bodies import fault_words
+from waystation.security.untrusted import one_line
+
+WHOLE = ""
+"""In the place of a field: what is wrong with none of them, such as a server that is away."""
+_LABELS: Mapping[str, str] = {
+    "question": "Question",
+    "documents": "Documents",
+    "session": "Session",
+    "budget": "Budget",
+    "add": "Amount",
+    "message": "Message",
+    "by": "Your name",
+    "note": "Note",
+    "step": "Step",
+}
+"""Fields that people see, by name."""
+_EMPTY = "String should have at least 1 character"
+
+
+@dataclass(frozen=True)
+class SentForm:
+    """A form that was not taken."""
+
+    form: str = ""
+    """Its id on its page; empty: none was sent."""
+    typed: Mapping[str, str] = field(default_factory=dict[str, str])
+    faults: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By name of the field, as sentences."""
+    left_out: Sequence[LeftOut] = ()
+    """Files that cannot be used, and parts of files: the others would be taken."""
+    status: int = 0
+    """Of the answer that has it; 0: none was sent."""
+    reason: str = ""
+    """All that is wrong, in one line."""
+
+    def value(self, form: str, name: str) -> str:
+        """What was typed in a field of a form; empty where that form was not sent."""
+        return self.typed.get(name, "") if form == self.form else ""
+
+    def fault(self, form: str, name: str = WHOLE) -> str:
+        """What is wrong there; empty: nothing."""
+        return sentence(self.faults.get(name, "")) if form == self.form else ""
+
+    @property
+    def shown(self) -> Mapping[str, str]:
+        """What a person typed, by the name of its field: for where its form is no more."""
+        return {_LABELS[name]: text for name, text in self.typed.items() if text and name in _LABELS}
+
+
+NOTHING_SENT = SentForm()
+
+
+class FormRefused(HTTPException):
+    """A form of which something cannot be used."""
+
+    def __init__(self, faults: Mapping[str, str], left_out: Sequence[LeftOut] = (), status: int = 400) -> None:
+        """The faults by name of the field."""
+        super().__init__(status, "; ".join(faults.values()))
+        self.faults, self.left_out = faults, left_out
+
+
+_T = TypeVar("_T")
+
+
+class Faults:
+    """Collects what is wrong with the fields of a form, so that a person hears all of it at once."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, str] = {}
+        self.left_out: Sequence[LeftOut] = ()
+
+    @contextmanager
+    def at(self, name: str) -> Generator[None]:
+        """What is raised within for bad input is a fault of this field."""
+        try:
+            yield
+        except BadInput as error:
+            self._found.setdefault(name, str(error))
+
+    def valid(self, make: Callable[[], _T]) -> _T:
+        """What is made of the fields. Raises FormRefused with all faults, if there are any."""
+        try:
+            made = make()
+        except ValidationError as error:
+            self._found = {**faults_of(error), **self._found}
+            raise self.refusal from None
+        self.refuse()
+        return made
+
+    @property
+    def refusal(self) -> FormRefused:
+        """All that was found."""
+        return FormRefused(self._found, self.left_out)
+
+    def refuse(self) -> None:
+        """Raise FormRefused if there are any."""
+        if self._found:
+            raise self.refusal
+
+
+def faults_of(error: ValidationError) -> dict[str, str]:
+    """By name of the field, without what was given; of fields that nobody sees, of the form as a whole."""
+    found: dict[str, str] = {}
+    for fault in error.errors(include_url=False, include_context=False, include_input=False):
+        place = str(fault["loc"][0]) if fault["loc"] else WHOLE
+        words = fault_words(str(fault["msg"]))
+        words = "this is empty" if words == _EMPTY else words
+        found.setdefault(*((place, words) if place in _LABELS else (WHOLE, f"{one_line(place)}: {words}")))
+    return found
+
+
+def sentence(words: str) -> str:
+    """The same as a sentence of its own."""
+    if not words:
+        return ""
+    return f"{words[0].upper()}{words[1:]}{'' if words.endswith(('.', '!', '?')) else '.'}"
+
+
+def typed_in(form: FormData) -> dict[str, str]:
+    """Texts of a form, by name."""
+    return {name: value for name, value in form.items() if isinstance(value, str) and name != "mark"}
+
+
+def came_back(form: str, typed: Mapping[str, str], error: Exception, status: int, reason: str) -> SentForm:
+    """The form with what is wrong with it. `reason`: the error in words."""
+    faults, left_out = {WHOLE: reason}, ()
+    if isinstance(error, FormRefused):
+        faults, left_out = error.faults, error.left_out
+    elif isinstance(error, ValidationError):
+        faults = faults_of(error)
+    return SentForm(form, typed, faults, left_out, status, reason)

@@ -1,0 +1,189 @@
+"""Events for whoever listens: read from the store once for all of them, and by each who has fallen behind for itself.
+
+A listener has a number and no queue: what it has not taken yet stays in the store. So one who never reads holds up
+nobody, and costs its connection alone.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+
+from waystation.client import Client
+from waystation.kernel.errors import BadInput, WaystationError
+from waystation.plugins.web.access import Problem
+from waystation.security.untrusted import plain
+from waystation.tasks.events import EventPage, TaskEvent
+
+EVENT_STREAM = "text/event-stream"
+LOOK_SECONDS = 0.2
+RECENT = 1_000
+"""Events in memory. Who is further behind reads from the store."""
+EVENTS_AT_ONCE, MOST_KNOWN = 5_000, 20_000
+"""Of tasks whose pages are looked at: from the store, and in memory."""
+ALIVE_SECONDS = 15.0
+"""After so long without an event a listener gets an empty comment: a connection that is gone is found out by that."""
+RETRY = b"retry: 1000\n\n"
+"""Milliseconds until a browser comes back."""
+ALIVE = b":\n\n"
+HEARTBEAT = b"event: alive\ndata: {}\n\n"
+"""The same for a page, which no browser tells of a comment."""
+
+
+class _NotKnown(BadInput):
+    """Whoever listens may ask no more."""
+
+
+StillMay = Callable[[], Awaitable[bool]]
+"""Whether who listens may ask as when that began: keys are revoked, and tokens expire."""
+
+
+async def always() -> bool:
+    """Yes."""
+    return True
+
+
+class KnownEvents:
+    """All events of the tasks that were looked at last: from the store come those that are new since."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._known: OrderedDict[str, list[TaskEvent]] = OrderedDict()
+
+    async def of(self, task_id: str) -> Sequence[TaskEvent]:
+        """Every one of the task, in their order. Raises UnknownTask."""
+        found = list(self._known.get(task_id, ()))
+        while True:
+            page = await self._client.events(found[-1].number if found else 0, task_id, EVENTS_AT_ONCE)
+            found.extend(page.events)
+            if len(page.events) < EVENTS_AT_ONCE:
+                break
+        self._known[task_id] = found
+        self._known.move_to_end(task_id)
+        while len(self._known) > 1 and sum(map(len, self._known.values())) > MOST_KNOWN:
+            self._known.popitem(last=False)
+        return found
+
+
+class Feed:
+    """The newest events of the server's tenant, as long as anybody listens."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.known = KnownEvents(client)
+        self._recent: deque[TaskEvent] = deque()
+        self._since = self._upto = 0
+        """Of the tenant's events, `_recent` has those behind the first number and up to the second."""
+        self._moved = asyncio.Event()
+        self._failed: WaystationError | None = None
+        self._listeners = 0
+        self._beginning = asyncio.Lock()
+        self._reading: asyncio.Task[None] | None = None
+
+    async def begun(self, asked: int | None, otherwise: int) -> int:
+        """Behind which number a listener begins. Raises BadInput for one that the store has not reached."""
+        if asked is None:
+            return otherwise
+        newest = await self._client.newest_event()
+        if asked > newest:
+            raise BadInput(
+                f"event {asked} has not happened in this store, whose newest is {newest}: begin with ?after=0, or "
+                "leave Last-Event-ID out"
+            )
+        return asked
+
+    async def stream(
+        self, after: int, task_id: str | None, still: StillMay = always, heartbeat: float | None = None
+    ) -> AsyncGenerator[bytes]:
+        """Events of all tasks; or of one, until it ends. Where the store goes away, or whoever listens may ask no more,
+        that is said, and it ends. `heartbeat`: after so many seconds without an event, an event says so.
+        """
+        seconds, alive = (ALIVE_SECONDS, ALIVE) if heartbeat is None else (heartbeat, HEARTBEAT)
+        yield RETRY
+        try:
+            async with self._listened():
+                while True:
+                    page = None
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(seconds):
+                            page = await self.next(after, task_id)
+                    if not await still():
+                        raise _NotKnown("the key was revoked, or the token has expired: listen again with another one")
+                    if page is None:
+                        yield alive
+                        continue
+                    for one in page.events:
+                        yield b"id: %d\ndata: %s\n\n" % (one.number, one.model_dump_json().encode())
+                    after = page.upto
+                    if task_id is not None and await self._is_last(page, task_id):
+                        return
+        except WaystationError as error:
+            # The answer has begun: what went wrong can only be said in it.
+            status = 401 if isinstance(error, _NotKnown) else 503
+            problem = Problem(title="No more events", status=status, detail=plain(" ".join(str(error).split())))
+            yield b"event: problem\ndata: %s\n\n" % problem.model_dump_json().encode()
+
+    async def _is_last(self, page: EventPage, task_id: str) -> bool:
+        return page.events[-1].kind in {"ended", "forgotten"} and await self._client.is_over(task_id)
+
+    async def next(self, after: int, task_id: str | None) -> EventPage:
+        """The events behind that number, as soon as there are any. Raises as the store does."""
+        while True:
+            if self._failed is not None:
+                raise self._failed
+            if after < self._since:
+                reached = self._since
+                page = await self._client.events(after, task_id)
+                if page.events:
+                    return page
+                after = page.upto if page.upto > after else reached
+                continue
+            found = tuple(one for one in self._recent if one.number > after and task_id in {None, one.task_id})
+            if found:
+                return EventPage(events=found, upto=found[-1].number)
+            await self._moved.wait()
+
+    @asynccontextmanager
+    async def _listened(self) -> AsyncGenerator[None]:
+        """The store is looked at while this lasts."""
+        async with self._beginning:
+            if self._reading is None or self._reading.done():
+                self._failed = None
+                self._recent.clear()
+                self._since = self._upto = await self._client.newest_event()
+                self._reading = asyncio.create_task(self._read_on())
+            self._listeners += 1
+        try:
+            yield
+        finally:
+            self._listeners -= 1
+            if not self._listeners:
+                await self._rest()
+
+    async def _rest(self) -> None:
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            reading.cancel()
+            with suppress(asyncio.CancelledError):
+                await reading
+
+    async def _read_on(self) -> None:
+        while True:
+            try:
+                page = await self._client.events(self._upto)
+            except WaystationError as error:
+                self._failed = error
+                self._wake()
+                return
+            if page.upto == self._upto:
+                await asyncio.sleep(LOOK_SECONDS)
+                continue
+            self._recent.extend(page.events)
+            while len(self._recent) > RECENT:
+                self._since = self._recent.popleft().number
+            self._upto = page.upto
+            self._wake()
+
+    def _wake(self) -> None:
+        self._moved.set()
+        self._moved = asyncio.Event()

@@ -1,0 +1,322 @@
+"""Tasks as MCP clients follow them: in a few lines of text, and by the protocol's extension for tasks.
+
+The extension is `io.modelcontextprotocol/tasks` in its schema of 2026-07-28: a client that declares it gets a handle of
+`submit_research`, asks for the task by that, and answers what it waits for. The task is ours, under its own id: nothing
+is kept here, so that any server answers for it.
+"""
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC
+from typing import Any
+
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.elicitation import ElicitationResult, render_elicitation_schema
+from mcp.server.extension import Extension, MethodBinding
+from mcp.server.mcpserver import require_client_extension
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
+from mcp.types import (
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    ClientCapabilities,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    RequestParams,
+    TextContent,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import BaseModel, Field, JsonValue, ValidationError
+
+from waystation.kernel.amount import used_text
+from waystation.kernel.errors import BadInput, Unreachable, WaystationError
+from waystation.kernel.value import every_name, malformed, mapped
+from waystation.plugins.web.assistants import AcceptedTask, Assistant, PersonsAnswer, PersonsGrant
+from waystation.plugins.web.bodies import faults_line
+from waystation.plugins.web.principals import Answers
+from waystation.plugins.web.task_page import asking_text
+from waystation.security.untrusted import one_line, plain, plain_json
+from waystation.tasks.task import TaskPhase
+from waystation.tasks.view import PendingApproval, TaskView, pending
+
+EXTENSION = "io.modelcontextprotocol/tasks"
+SUBMITS = "submit_research"
+"""The tool whose calls become tasks; others answer at once, or wait for as long as they are told."""
+LOOK_AGAIN_MS, MOST_TOLD = 5_000, 1_000
+_VERSIONS = frozenset(MODERN_PROTOCOL_VERSIONS)
+"""Of the protocol: those in which each request says what its client can."""
+_Request = ServerRequestContext[Any, Any]
+
+
+# ------------------------------------------------------------------------------------------------------- in a few lines
+
+
+def status_text(view: TaskView) -> str:
+    """A task in a few lines: what an assistant needs to go on."""
+    progress = view.progress
+    title = one_line(progress.title)
+    lines = [f"{progress.task_id} is {progress.phase}{f': {title}' if title else ''}", doing_line(view)]
+    lines += [f"step {step.id}: {step.state}" for step in progress.steps]
+    lines += [f"note: {one_line(note)}" for note in (*progress.notes, *view.waits)]
+    lines += [f"asks, request_id {one.approval.request_id}: {asking_text(one)}" for one in pending(progress)]
+    if progress.phase.over and progress.readable is not None:
+        lines.append("its report: get_report")
+    return "\n".join(filter(None, lines))
+
+
+def doing_line(view: TaskView) -> str:
+    """Numbers and names of tools; no text of the work."""
+    budget = view.progress.budget
+    at_work = ", ".join(f"{one.agent} at {one.tool or one.what}" for one in view.doing)
+    done = sum(step.state == "done" for step in view.progress.steps)
+    steps = f"{done} of {len(view.progress.steps)} steps done; " if view.progress.steps else ""
+    return f"{steps}{used_text(budget.spent, budget.limit)} spent{f'; {at_work}' if at_work else ''}"
+
+
+def text_with(text: str, content: BaseModel) -> CallToolResult:
+    """What a tool says, in words and as data."""
+    return CallToolResult(content=[TextContent(text=plain(text))], structured_content=content.model_dump(mode="json"))
+
+
+def made_plain(said: CallToolResult) -> CallToolResult:
+    """Data as text: a model reads what no person sees."""
+    texts = [TextContent(text=plain_json(one.text)) for one in said.content if isinstance(one, TextContent)]
+    seen = mapped(said.structured_content, plain, every_name)
+    return said.__replace__(content=[*texts], structured_content=seen)
+
+
+def faults_text(faults: ValidationError) -> str:
+    """What is wrong with what was given, where; values are not repeated."""
+    return faults_line([(fault.place, plain(fault.words)) for fault in malformed(faults)])
+
+
+# ---------------------------------------------------------------------------------------------------------- who answers
+
+
+def shows_forms(capabilities: ClientCapabilities | None) -> bool:
+    """Whether a client with these shows its person forms."""
+    able = capabilities.elicitation if capabilities is not None else None
+    return able is not None and (able.form is not None or able.url is None)
+
+
+def filled_in(form: ElicitationResult[PersonsGrant]) -> PersonsGrant | None:
+    """What a person wrote; None where nobody had to be asked. Raises BadInput: it was closed without an answer."""
+    if form.action == "accept":
+        return form.data
+    closed = "declined" if form.action == "decline" else "closed"
+    raise BadInput(
+        f"the person {closed} the form, so nothing was granted and the request still waits: `approve` shows the form "
+        "again, and `deny` refuses it for good"
+    )
+
+
+def not_to_approve(one: PendingApproval, answers: Answers, *, forms: bool) -> str | None:
+    """Why nobody approves this through the client, and who does; None where it can be."""
+    elsewhere = f"`waystation approve {one.task_id} --request {one.approval.request_id}`, or on the task's page"
+    match answers:
+        case "nobody":
+            return f"assistants approve nothing here (WAYSTATION_MCP_ANSWERS): a person does by {elsewhere}"
+        case "person" if not forms:
+            return (
+                f"this client shows its person no form, and an assistant approves nothing for itself: a person does by "
+                f"{elsewhere}; or set WAYSTATION_MCP_ANSWERS=client"
+            )
+        case "person" | "client":
+            return None
+
+
+# -------------------------------------------------------------------------------------------------------- the extension
+
+
+class _OfTask(RequestParams):
+    task_id: str = Field(max_length=100)
+
+
+class _Answers(_OfTask):
+    input_responses: dict[str, JsonValue]
+    """By the key of the request, which is the id of ours."""
+
+
+class FollowedTasks(Extension):
+    """Tasks of one assistant by the extension; see its specification for what a client may rely on."""
+
+    identifier = EXTENSION
+
+    def __init__(self, assistant: Assistant) -> None:
+        self._assistant = assistant
+
+    def methods(self) -> Sequence[MethodBinding]:
+        """See base class."""
+        return (
+            MethodBinding("tasks/get", _OfTask, self._get, _VERSIONS),
+            MethodBinding("tasks/update", _Answers, self._update, _VERSIONS),
+            MethodBinding("tasks/cancel", _OfTask, self._cancel, _VERSIONS),
+        )
+
+    async def intercept_tool_call(
+        self, params: CallToolRequestParams, ctx: _Request, call_next: CallNext
+    ) -> HandlerResult:
+        """See base class. What was submitted is a task of the client that asked so; to others it is as ever."""
+        result = await call_next(ctx)
+        if params.name != SUBMITS or not _declares(ctx) or not isinstance(result, CallToolResult) or result.is_error:
+            return result
+        accepted = AcceptedTask.model_validate(result.structured_content)
+        try:
+            view = await self._assistant.view(accepted.task_id)
+        except Unreachable:
+            # It is there, and its id is known: without a handle, it is followed by tools.
+            return result
+        page = f"page: {accepted.page}" if accepted.page else ""
+        return {**self._task(view, ctx, page, *accepted.warnings), "resultType": "task"}
+
+    async def _get(self, ctx: _Request, params: _OfTask) -> HandlerResult:
+        _require_allowed(ctx, params)
+        with _in_words():
+            view = await self._assistant.view(params.task_id)
+            task = self._task(view, ctx)
+            return {**task, **await self._inlined(task["status"], view)}
+
+    async def _update(self, ctx: _Request, params: _Answers) -> HandlerResult:
+        """Answers of what waits no more are passed over, since they may come twice."""
+        _require_allowed(ctx, params)
+        with _in_words():
+            wrong: list[str] = []
+            for one in pending((await self._assistant.view(params.task_id)).progress):
+                if (said := params.input_responses.get(one.approval.request_id)) is not None:
+                    fault = await self._answered(one, said, ctx)
+                    wrong += [f"{one.approval.request_id}: {fault}"] if fault else []
+            if wrong:
+                raise BadInput("; ".join(wrong))
+        return None
+
+    async def _cancel(self, ctx: _Request, params: _OfTask) -> HandlerResult:
+        _require_allowed(ctx, params)
+        with _in_words():
+            await self._assistant.client.cancel(await self._assistant.task(params.task_id))
+        return None
+
+    def _task(self, view: TaskView, ctx: _Request, *more: str) -> dict[str, Any]:
+        progress = view.progress
+        barred = [why for one in pending(progress) if (why := self._why_not(one, ctx))]
+        times = [view.submitted_at, view.ended_at]
+        times += [moment for one in progress.approvals for moment in (one.requested_at, one.answered_at)]
+        known = [f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}" for moment in times if moment is not None]
+        asks = bool(pending(progress)) and not barred and shows_forms(ctx.session.client_capabilities)
+        return {
+            "taskId": progress.task_id,
+            "status": _status(progress.phase, asks=asks),
+            "statusMessage": plain("\n".join(filter(None, (status_text(view), *barred, *more)))),
+            "createdAt": min(known),
+            "lastUpdatedAt": max(known),
+            "ttlMs": None,
+            "pollIntervalMs": LOOK_AGAIN_MS,
+        }
+
+    def _why_not(self, one: PendingApproval, ctx: _Request) -> str | None:
+        forms = shows_forms(ctx.session.client_capabilities)
+        return not_to_approve(one, self._assistant.rights.answers, forms=forms)
+
+    async def _inlined(self, status: str, view: TaskView) -> dict[str, Any]:
+        if status == "input_required":
+            return {"inputRequests": {one.approval.request_id: _form(one) for one in pending(view.progress)}}
+        if status != "completed":
+            return {}
+        result = made_plain(await self._result(view))
+        return {"result": result.model_dump(mode="json", by_alias=True, exclude_none=True)}
+
+    async def _result(self, view: TaskView) -> CallToolResult:
+        """What the call would have returned, had it waited: the report with what it cites."""
+        status = status_text(view)
+        try:
+            if view.progress.phase != TaskPhase.FAILED:
+                finished = await self._assistant.finished(view)
+                return text_with(f"{status}\n\n{finished.report}", finished)
+        except BadInput as without:
+            status = f"{status}\n{without}"
+        return CallToolResult(content=[TextContent(text=plain(status))], is_error=True)
+
+    async def _answered(self, one: PendingApproval, said: JsonValue, ctx: _Request) -> str:
+        """What is wrong with the answer, or nothing. A form that was declined is no answer: another may give one."""
+        try:
+            form = ElicitResult.model_validate(said)
+            if form.action != "accept":
+                return ""
+            person = PersonsAnswer.model_validate(form.content or {}, extra="ignore")
+        except ValidationError as faults:
+            return faults_text(faults)
+        why_not = self._why_not(one, ctx)
+        if person.decision == "approve" and why_not is not None:
+            return why_not
+        try:
+            answer = await self._assistant.answer(one, person)
+            reason = answer.reason if answer.outcome == "refused" else ""
+        except BadInput as refused:
+            reason = str(refused)
+        if not reason:
+            return ""
+        still = pending((await self._assistant.view(one.task_id)).progress)
+        return reason if any(each.approval.request_id == one.approval.request_id for each in still) else ""
+
+
+async def only_declared(ctx: _Request, call_next: CallNext) -> HandlerResult:
+    """Who wants to hear of tasks without declaring them is refused. Nothing is sent of them: clients ask."""
+    wanted = (ctx.params or {}).get("notifications")
+    if ctx.method == "subscriptions/listen" and isinstance(wanted, Mapping) and "taskIds" in wanted:
+        require_client_extension(ctx, EXTENSION)
+    return await call_next(ctx)
+
+
+async def told_in_short(ctx: _Request, call_next: CallNext) -> HandlerResult:
+    """The SDK repeats methods and addresses that it does not know, however long they are."""
+    try:
+        return await call_next(ctx)
+    except MCPError as error:
+        if len(error.message) <= MOST_TOLD and len(str(error.data)) <= MOST_TOLD:
+            raise
+        shown = error.data if error.data is None else mapped(error.data, one_line)
+        raise MCPError(error.code, one_line(error.message, MOST_TOLD), shown) from None
+
+
+def _declares(ctx: _Request) -> bool:
+    able = ctx.session.client_capabilities
+    return ctx.protocol_version in _VERSIONS and able is not None and EXTENSION in (able.extensions or {})
+
+
+def _require_allowed(ctx: _Request, params: _OfTask) -> None:
+    """Raises MCPError for who does not declare the extension, and where what is on the way sees another task."""
+    require_client_extension(ctx, EXTENSION)
+    name = ctx.request.headers.get(MCP_NAME_HEADER) if ctx.request is not None else None
+    if name is not None and decode_header_value(name) != params.task_id:
+        raise MCPError(
+            HEADER_MISMATCH, f"{MCP_NAME_HEADER} header does not match the request body's 'taskId' parameter"
+        )
+
+
+def _status(phase: TaskPhase, *, asks: bool) -> str:
+    """`failed` is of requests that fail by an error of the protocol: a task that failed has a result that says so."""
+    if phase == TaskPhase.CANCELLED:
+        return "cancelled"
+    return "completed" if phase.over else "input_required" if asks else "working"
+
+
+_FORM = render_elicitation_schema(PersonsAnswer)
+
+
+def _form(one: PendingApproval) -> dict[str, Any]:
+    asked = ElicitRequest(params=ElicitRequestFormParams(message=asking_text(one), requested_schema=_FORM))
+    return asked.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+@contextmanager
+def _in_words() -> Generator[None]:
+    """Our errors as the protocol's."""
+    try:
+        yield
+    except BadInput as wrong:
+        raise MCPError(INVALID_PARAMS, plain(str(wrong))) from None
+    except WaystationError as fault:
+        raise MCPError(INTERNAL_ERROR, plain(str(fault))) from None

@@ -1,0 +1,632 @@
+"""The pages: tasks with what waits for a person, and one task with its plan, money, requests and report."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from http import HTTPStatus
+from secrets import token_hex
+from types import MappingProxyType
+from typing import Annotated, NamedTuple
+
+from fastapi import APIRouter, Query, Request
+from pydantic import ValidationError, field_validator
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from waystation.client import Client
+from waystation.client.context import MOST_QUERY, NOTHING_FITS, MemoryWish, where
+from waystation.client.lookups import NEWEST
+from waystation.context.audit import shown
+from waystation.documents.documents import SourceDocument
+from waystation.documents.sources import Loaded
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput, MemoryUnavailable, UnknownTask, Unreachable, WaystationError
+from waystation.memory.memory import Excerpt
+from waystation.plugins.web.access import MOST_BODY_BYTES, SAFE, SIGN_IN, SignIn, Who, principal_of, wanted_page
+from waystation.plugins.web.api import (
+    LAST_NUMBER,
+    MOST_ON_A_PAGE,
+    AgentPath,
+    Feeding,
+    First,
+    SpendingQuery,
+    TaskQuery,
+    recalled_for,
+)
+from waystation.plugins.web.app import problem_of
+from waystation.plugins.web.bodies import (
+    Asking,
+    Denial,
+    Grant,
+    NewEdit,
+    NewFork,
+    NewTask,
+    NewWords,
+    TaskPath,
+    answer_chosen,
+    change,
+    documents_for,
+    fork_off,
+    grant,
+    grant_each,
+    granted_limit,
+    refuse,
+    refuse_each,
+    request_for,
+    session_limit,
+    stop,
+    task_budget,
+    uploaded,
+    usual_terms,
+)
+from waystation.plugins.web.charts import spent_days
+from waystation.plugins.web.exports import Making
+from waystation.plugins.web.forms import NOTHING_SENT, WHOLE, Faults, FormRefused, SentForm, came_back, typed_in
+from waystation.plugins.web.listeners import Feed
+from waystation.plugins.web.principals import UNKNOWN_PRINCIPAL, Principal
+from waystation.plugins.web.task_page import (
+    Links,
+    cited_lines,
+    exported,
+    exported_of,
+    rendered,
+    report_markup,
+    run_file,
+    shown_task,
+)
+from waystation.tasks.approvals import is_about_amount
+from waystation.tasks.progress import SpentBy
+from waystation.tasks.signals import Answer
+from waystation.tasks.task import TaskPhase, TaskRequest, own_session
+from waystation.tasks.view import TaskFilter, pending
+
+AT_ONCE = 50
+"""Requests that one confirmation answers."""
+MOST_FILES, MOST_FIELDS = 200, AT_ONCE + 20
+GOING_ON_SECONDS, GOING_ON_LOOK_SECONDS = 10.0, 0.2
+"""Until a worker has taken up a task that was over."""
+
+_NOT_TAKEN = "what you sent was not taken: sign in, then go back to where you wrote it and send it again"
+
+NEW_TASK = "new-task"
+"""Id of the form that hands a task in."""
+
+pages = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+
+
+def _access(request: Request) -> SignIn:
+    access = request.app.state.access
+    if not isinstance(access, SignIn):
+        raise TypeError("the application has no access")
+    return access
+
+
+def _page(
+    request: Request, name: str, status: int = 200, back: SentForm = NOTHING_SENT, **shown_there: object
+) -> HTMLResponse:
+    """`back`: a form of it that was not taken, which is shown as it was sent."""
+    who, status = principal_of(request), back.status or status
+    return HTMLResponse(rendered(name, mark=_access(request).mark, who=who, back=back, **shown_there), status)
+
+
+def error_page(
+    request: Request, status: int, title: str, detail: str, typed: Mapping[str, str] = MappingProxyType({})
+) -> Response:
+    """What went wrong and what to do, with the way back; or the form for a key, where nobody is signed in.
+
+    It is asked for before the routes, too, where no application and nobody is known. `typed`: of a form that no page
+    has any more.
+    """
+    who = request.scope.get("state", {}).get("principal", UNKNOWN_PRINCIPAL)
+    if status != HTTPStatus.UNAUTHORIZED:
+        return HTMLResponse(rendered("error.html", title=title, detail=detail, who=who, typed=typed), status)
+    tried = request.url.path == SIGN_IN
+    remark = detail if tried else "" if request.method in SAFE else _NOT_TAKEN
+    return HTMLResponse(rendered("sign_in.html", remark=remark, who=who, to=wanted_page(request.scope)), status)
+
+
+Act = Callable[[FormData], Awaitable[Response]]
+Again = Callable[[SentForm], Awaitable[Response]]
+Named = Callable[[Mapping[str, str]], str]
+
+
+async def _taken(request: Request, act: Act, again: Again | None = None, named: str | Named = "") -> Response:
+    """What is done with our own form, its files there until it is done. Where something of it cannot be used, its page
+    comes `again` with the form as it was sent; without a page, what was typed is shown beside the error.
+
+    `named`: the form's id on that page, or how it follows from the fields.
+    """
+    async with request.form(max_files=MOST_FILES, max_fields=MOST_FIELDS) as form:
+        typed = typed_in(form)
+        try:
+            if not _access(request).is_mark(_field(form, "mark")):
+                raise HTTPException(403, "this form is of another run of the server: look it over, and send it again")
+            return await act(form)
+        except (WaystationError, ValidationError, HTTPException) as error:
+            status, title, reason = problem_of(error)
+            name = named if isinstance(named, str) else named(typed)
+            sent = came_back(name, typed, error, status, reason)
+    if again is not None:
+        try:
+            return await again(sent)
+        except (WaystationError, HTTPException) as error:
+            if not isinstance(error, UnknownTask):
+                reason = f"{reason}; nor can its page be shown: {problem_of(error)[2]}"
+    return error_page(request, status, title, reason, sent.shown)
+
+
+def _field(form: FormData, name: str) -> str:
+    value = form.get(name, "")
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _answer_of(form: FormData) -> dict[str, str]:
+    return {name: _field(form, name) for name in ("request_id", "by", "note")}
+
+
+class TasksPageQuery(TaskQuery):
+    """Which tasks the list has. A form that was left empty asks for nothing."""
+
+    @field_validator("session", "phase", mode="before")
+    @classmethod
+    def _unless_empty(cls, given: object) -> object:
+        return () if given == [""] else given or None
+
+
+@pages.get("/")
+async def front(request: Request, client: Asking, who: Who, query: Annotated[TasksPageQuery, Query()]) -> HTMLResponse:
+    """What waits for a person, the newest tasks or those that are looked for, and the form for another."""
+    return await _front(request, client, who, query)
+
+
+async def _front(
+    request: Request, client: Client, who: Principal, query: TasksPageQuery, back: SentForm = NOTHING_SENT
+) -> HTMLResponse:
+    seen = await client.newest_event()
+    views = await client.tasks(query.wanted)
+    try:
+        waiting, remark = await client.approvals(), ""
+    except Unreachable as away:
+        waiting, remark = (), str(away)
+    behind = query.first + query.count
+    return _page(
+        request,
+        "tasks.html",
+        back=back,
+        seen=seen,
+        tasks=views[query.first : behind],
+        behind=behind if len(views) > behind else None,
+        query=query,
+        phases=tuple(TaskPhase),
+        newest=NEWEST,
+        waiting=waiting,
+        remark=remark,
+        request_id=back.value(NEW_TASK, "request_id") or token_hex(8),
+        most_bytes=MOST_BODY_BYTES,
+        most_files=MOST_FILES,
+        now=utc_now(),
+        terms=await usual_terms(client, who.tenant),
+    )
+
+
+@pages.get("/answers")
+async def answers_page(
+    request: Request,
+    client: Asking,
+    chosen: Annotated[tuple[str, ...], Query(alias="request", max_length=AT_ONCE)] = (),
+) -> HTMLResponse:
+    """The chosen requests once more, before one answer is given to all of them."""
+    return await _answers(request, client, chosen)
+
+
+async def _answers(
+    request: Request, client: Client, chosen: Sequence[str], back: SentForm = NOTHING_SENT
+) -> HTMLResponse:
+    waiting = {f"{one.task_id}/{one.approval.request_id}": one for one in await client.approvals()}
+    found = [waiting[one] for one in dict.fromkeys(chosen) if one in waiting]
+    money = [one.approval.asked for one in found if one.approval.action is None and not one.approval.about_plan]
+    together, gone = sum(money, Amount()), len({*chosen} - waiting.keys())
+    return _page(request, "answers.html", back=back, waiting=found, gone=gone, together=together)
+
+
+@pages.post("/answers/approve")
+@pages.post("/answers/deny")
+async def answer_by_form(request: Request, client: Asking, who: Who) -> Response:
+    """Grant or refuse all requests that the form names, each by itself, and say what became of each."""
+    chosen: list[str] = []
+
+    async def act(form: FormData) -> Response:
+        chosen.extend([one for one in form.getlist("request") if isinstance(one, str)])
+        said = Grant(**_answer_of(form) | {"request_id": "each"})
+        answer_each = grant_each if request.url.path.endswith("/approve") else refuse_each
+        return _page(request, "answered.html", each=await answer_chosen(client, chosen, said, who, answer_each))
+
+    return await _taken(request, act, lambda sent: _answers(request, client, chosen, sent), "answers")
+
+
+class SpendingPageQuery(SpendingQuery):
+    """And how it is shown. A form that was left empty asks for nothing."""
+
+    by: SpentBy = "model"
+
+    @field_validator("since", "until", mode="before")
+    @classmethod
+    def _unless_empty(cls, given: object) -> object:
+        return given or None
+
+
+@pages.get("/spending")
+async def spending_page(
+    request: Request,
+    client: Asking,
+    query: Annotated[SpendingPageQuery, Query()],
+) -> HTMLResponse:
+    """What was spent on which days, drawn and in tables. Days that cannot be shown are said beside the form."""
+    asked, back = query, NOTHING_SENT
+    try:
+        spending = await query.answer(client)
+    except BadInput as error:
+        typed = {"since": str(query.since or ""), "until": str(query.until or "")}
+        back = SentForm("days", typed, {"since": str(error)}, status=400)
+        asked = query.replace(since=None, until=None)
+        spending = await asked.answer(client)
+    days = spent_days(spending, query.by)
+    session = query.session or ""
+    return _page(request, "spending.html", back=back, spending=spending, days=days, by=query.by, session=session)
+
+
+@pages.get("/sessions")
+async def sessions_page(request: Request, client: Asking, first: First = 0) -> HTMLResponse:
+    """Lines of work, those with the newest tasks before others."""
+    found = await client.sessions(first, MOST_ON_A_PAGE + 1)
+    behind = first + MOST_ON_A_PAGE if len(found) > MOST_ON_A_PAGE else None
+    return _page(request, "sessions.html", sessions=found[:MOST_ON_A_PAGE], first=first, behind=behind)
+
+
+SessionName = Annotated[str, Query(min_length=1, max_length=200)]
+
+
+@pages.get("/session")
+async def session_page(request: Request, client: Asking, name: SessionName) -> HTMLResponse:
+    """One line of work: its newest tasks, what they spent, and the form for what all of them may spend."""
+    return await _session(request, client, name)
+
+
+async def _session(
+    request: Request, client: Client, name: str, limit_set: Limit | None = None, back: SentForm = NOTHING_SENT
+) -> HTMLResponse:
+    tasks, now = await client.tasks(TaskFilter(session=name)), utc_now()
+    return _page(
+        request, "session.html", back=back, session=name, tasks=tasks, newest=NEWEST, now=now, limit_set=limit_set
+    )
+
+
+@pages.post("/session/limit")
+async def session_limit_by_form(request: Request, client: Asking) -> Response:
+    """Set what all tasks of a session may spend together; nothing given: without a limit."""
+
+    async def act(form: FormData) -> Response:
+        name, faults = _field(form, "name"), Faults()
+        limit = Limit()
+        with faults.at("budget"):
+            limit = session_limit(_field(form, "budget") or None)
+        faults.refuse()
+        await client.set_session_limit(name, limit)
+        return await _session(request, client, name, limit)
+
+    return await _taken(
+        request, act, lambda sent: _session(request, client, sent.typed.get("name", ""), back=sent), "limit"
+    )
+
+
+class FoundStretch(NamedTuple):
+    """What memory found, for people."""
+
+    where: str
+    created: datetime
+    score: float
+    task_id: str
+    parts: tuple[tuple[str, bool], ...]
+    """Its text in pieces, and whether each is a word that was looked for."""
+
+
+@pages.get("/memory")
+async def memory_page(
+    request: Request,
+    client: Asking,
+    who: Who,
+    query: Annotated[str, Query(max_length=MOST_QUERY)] = "",
+    session: Annotated[str, Query(max_length=200)] = "",
+) -> HTMLResponse:
+    """What agents would recall."""
+    asked = query.strip()
+    wish = MemoryWish(query=asked, session=session.strip() or None) if asked else None
+    found, status, remark = (), 200, ""
+    try:
+        found = () if wish is None else await recalled_for(request, client, who, wish)
+    except (BadInput, MemoryUnavailable, Unreachable) as error:
+        status, _, remark = problem_of(error)
+    hits = await run_in_threadpool(lambda: [with_matches(asked, one) for one in found])
+    if found and not any(matched for hit in hits for _, matched in hit.parts):
+        remark = NOTHING_FITS
+    return _page(
+        request, "memory.html", status, query=query, session=session, asked=bool(asked), hits=hits, remark=remark
+    )
+
+
+def with_matches(query: str, found: Excerpt) -> FoundStretch:
+    """One stretch, with the words that match apart."""
+    # The libraries that tell words apart take a while to load.
+    from waystation.documents.search_terms import matches  # noqa: PLC0415
+
+    parts: list[tuple[str, bool]] = []
+    read = 0
+    for start, end in matches(query, found.text):
+        parts += [(found.text[read:start], False), (found.text[start:end], True)]
+        read = end
+    best = found.best.passage
+    return FoundStretch(where(best), best.created, found.best.score, best.task_id, (*parts, (found.text[read:], False)))
+
+
+@pages.get("/tasks/{task}")
+async def task_page(
+    request: Request,
+    client: Asking,
+    feed: Feeding,
+    task: TaskPath,
+    since: Annotated[int | None, Query(ge=0, le=LAST_NUMBER)] = None,
+) -> Response:
+    """One task as it is now; where no server answers, as the store has it. It is followed while it works, and where it
+    was over and has been made to go on `since` that event, until it is over again.
+    """
+    return await _task(request, client, feed, task, since)
+
+
+async def _task(
+    request: Request,
+    client: Client,
+    feed: Feed,
+    task: str,
+    since: int | None = None,
+    back: SentForm = NOTHING_SENT,
+) -> Response:
+    task_id = await client.resolve(task)
+    seen = await client.newest_event()
+    parts = await shown_task(client, task_id, await feed.known.of(task_id))
+    progress = parts.view.progress
+    follows, waiting = not progress.phase.over or (since is not None and parts.ended <= since), pending(progress)
+    forms = {f"answer-{task_id}-{one.approval.request_id}" for one in waiting}
+    forms |= {"fork" if progress.phase.over else "tell"}
+    if back.form and back.form not in forms:
+        return error_page(request, back.status, "Not taken", back.reason, back.shown)
+    return _page(
+        request,
+        "task.html",
+        back=back,
+        **parts._asdict(),
+        seen=min(seen, seen if since is None else since),
+        follows=follows,
+        request_id=back.value("fork", "request_id") or token_hex(8),
+        waiting=waiting,
+    )
+
+
+@pages.get("/tasks/{task}/run.html")
+async def run_page(client: Asking, task: TaskPath) -> Response:
+    """The whole run as one file, to keep or to send."""
+    task_id = await client.resolve(task)
+    named = {"content-disposition": f'attachment; filename="{task_id}.html"'}
+    return HTMLResponse(await run_file(client, task_id), headers=named)
+
+
+@pages.get("/tasks/{task}/report")
+async def report_page_beside(
+    request: Request, client: Asking, task: TaskPath, source: Annotated[int, Query(ge=0, le=100_000)] = 0
+) -> HTMLResponse:
+    """The report, and beside it what one of its citations leads to."""
+    task_id = await client.resolve(task)
+    report = await exported_of(client, await client.last_known(task_id))
+    if report is None:
+        raise BadInput(f"{task_id} has no report yet")
+    cited = next((one for one in report.sources if one.number == source), None)
+    lines, remark = (), ""
+    if cited is not None:
+        try:
+            lines = cited_lines(await client.document_text(task_id, cited.document), cited)
+        except BadInput as gone:
+            remark = str(gone)
+    return _page(
+        request,
+        "report.html",
+        task_id=task_id,
+        title=report.title,
+        report=await report_markup(report, task_id),
+        source=cited,
+        lines=lines,
+        remark=remark,
+    )
+
+
+@pages.get("/tasks/{task}/draft")
+async def draft_page(request: Request, client: Asking, making: Making, task: TaskPath) -> HTMLResponse:
+    """What the task would deliver if it ended now."""
+    found = await making.draft(client, await client.resolve(task))
+    return _page(
+        request,
+        "draft.html",
+        task_id=found.report.task_id,
+        phase=found.report.phase,
+        report=await report_markup(await run_in_threadpool(exported, found), found.report.task_id, "file"),
+    )
+
+
+@pages.get("/tasks/{task}/agents/{agent}")
+async def agent_page(request: Request, client: Asking, task: TaskPath, agent: AgentPath) -> HTMLResponse:
+    """Everything that one agent said and was told."""
+    task_id = await client.resolve(task)
+    log = shown(await client.transcript(task_id, agent))
+    over, links = await client.is_over(task_id), Links(task_id, "pages")
+    return _page(request, "agent.html", task_id=task_id, agent=agent, log=log, over=over, links=links)
+
+
+@pages.get("/tasks/{task}/agents/{agent}/compactions")
+async def compactions_page(request: Request, client: Asking, task: TaskPath, agent: AgentPath) -> HTMLResponse:
+    """What of that the compactions of the agent kept, and what they lost. To find it takes a while."""
+    task_id = await client.resolve(task)
+    audits = [one for found in await client.audits(task_id, agent) for one in found.compactions]
+    links = Links(task_id, "pages")
+    return _page(request, "compactions.html", task_id=task_id, agent=agent, audits=audits, links=links)
+
+
+@pages.post("/tasks")
+async def submit_by_form(request: Request, client: Asking, who: Who) -> Response:
+    """Hand in what the form has. Files that cannot be used are left out, and the task's page names them."""
+
+    async def act(form: FormData) -> Response:
+        return await _hand_in(client, who, form)
+
+    return await _taken(request, act, lambda sent: _front(request, client, who, TasksPageQuery(), sent), NEW_TASK)
+
+
+async def _hand_in(client: Client, who: Principal, form: FormData) -> Response:
+    """Raises FormRefused, and as `Client.submit` does."""
+    files = [one for one in form.getlist("documents") if isinstance(one, UploadFile) and one.filename]
+    request_id, faults, loaded = _field(form, "request_id") or token_hex(8), Faults(), Loaded(documents=())
+    session = _field(form, "session") or own_session(request_id)
+    documents: Sequence[SourceDocument] = ()
+    with faults.at("documents"):
+        loaded = await uploaded(files)
+        documents = await documents_for(client, session, loaded.documents)
+    faults.left_out = loaded.left_out
+    with faults.at("budget"):
+        task_budget(_field(form, "budget"))
+    new = faults.valid(
+        lambda: NewTask(
+            question=_field(form, "question"),
+            session=session,
+            budget=_field(form, "budget") or None,
+            review_plan=True if _field(form, "review_plan") else None,
+        )
+    )
+    asked = request_for(who.tenant, new, session, request_id, loaded.left_out)
+    if cause := await _impossible(client, asked):
+        about_budget = asked.budget and not await _impossible(client, asked.replace(budget=None))
+        raise FormRefused({"budget" if about_budget else WHOLE: cause}, loaded.left_out)
+    submitted = await client.submit(asked, documents)
+    return RedirectResponse(f"/tasks/{submitted.task_id}", 303)
+
+
+async def _impossible(client: Client, asked: TaskRequest) -> str:
+    """Why its terms cannot work; empty: they can."""
+    try:
+        await client.prepare(asked)
+    except BadInput as error:
+        return str(error)
+    return ""
+
+
+def _answers_form(task: str) -> Named:
+    """The id of the form that answers the request which its fields name."""
+    return lambda typed: f"answer-{task}-{typed.get('request_id', '')}"
+
+
+@pages.post("/tasks/{task}/approve")
+async def approve_by_form(request: Request, client: Asking, feed: Feeding, who: Who, task: TaskPath) -> Response:
+    """Grant the one request that the form names."""
+
+    async def act(form: FormData) -> Response:
+        faults = Faults()
+        with faults.at("add"):
+            granted_limit(_field(form, "add"))
+        given = faults.valid(lambda: Grant(**_answer_of(form), add=_field(form, "add") or None))
+        return _after(task, await grant(client, task, given, who))
+
+    return await _taken(request, act, lambda sent: _task(request, client, feed, task, back=sent), _answers_form(task))
+
+
+@pages.post("/tasks/{task}/deny")
+async def deny_by_form(request: Request, client: Asking, feed: Feeding, who: Who, task: TaskPath) -> Response:
+    """Refuse the one request that the form names."""
+
+    async def act(form: FormData) -> Response:
+        return _after(task, await refuse(client, task, Denial.model_validate(_answer_of(form)), who))
+
+    return await _taken(request, act, lambda sent: _task(request, client, feed, task, back=sent), _answers_form(task))
+
+
+@pages.post("/tasks/{task}/tell")
+async def tell_by_form(request: Request, client: Asking, feed: Feeding, who: Who, task: TaskPath) -> Response:
+    """Tell the task's agents something."""
+
+    async def act(form: FormData) -> Response:
+        task_id, faults = await client.resolve(task), Faults()
+        said = faults.valid(lambda: NewWords(message=_field(form, "message"), by=_field(form, "by")))
+        with faults.at("message"):
+            return _after(task, await client.tell(task_id, said.message, who.name or said.by))
+        raise faults.refusal
+
+    return await _taken(request, act, lambda sent: _task(request, client, feed, task, back=sent), "tell")
+
+
+@pages.post("/tasks/{task}/agents/{agent}/edit")
+async def edit_by_form(request: Request, client: Asking, who: Who, task: TaskPath, agent: AgentPath) -> Response:
+    """Compact, pin, or rewind an agent's context."""
+
+    async def act(form: FormData) -> Response:
+        wanted = NewEdit.model_validate(
+            {"agent": agent, "action": _field(form, "action"), "message": _field(form, "message") or None}
+        )
+        task_id, since = await client.resolve(task), await client.newest_event()
+        over = await client.is_over(task_id)
+        answer = await change(client, task_id, wanted, who)
+        if answer.outcome == "refused" or not over:
+            return _after(task, answer)
+        await _going_on(client, task_id, since)
+        return RedirectResponse(f"/tasks/{task_id}?since={since}", 303)
+
+    return await _taken(request, act)
+
+
+async def _going_on(client: Client, task_id: str, since: int) -> None:
+    """Wait a moment until something has happened to it behind that event: its page then follows what comes."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(GOING_ON_SECONDS):
+            while not (await client.events(since, task_id, 1)).events:  # noqa: ASYNC110  the store gives none
+                await asyncio.sleep(GOING_ON_LOOK_SECONDS)
+
+
+@pages.post("/tasks/{task}/fork")
+async def fork_by_form(request: Request, client: Asking, feed: Feeding, task: TaskPath) -> Response:
+    """A new task with what this one has finished, from a step on."""
+
+    async def act(form: FormData) -> Response:
+        faults = Faults()
+        with faults.at("budget"):
+            task_budget(_field(form, "budget"))
+        wanted = faults.valid(lambda: NewFork(step=_field(form, "step"), budget=_field(form, "budget") or None))
+        submitted = await fork_off(client, task, wanted, _field(form, "request_id") or token_hex(8))
+        return RedirectResponse(f"/tasks/{submitted.task_id}", 303)
+
+    return await _taken(request, act, lambda sent: _task(request, client, feed, task, back=sent), "fork")
+
+
+@pages.post("/tasks/{task}/cancel")
+async def cancel_by_form(request: Request, client: Asking, task: TaskPath) -> Response:
+    """Ask the task to stop."""
+
+    async def act(_: FormData) -> Response:
+        return RedirectResponse(f"/tasks/{(await stop(client, task)).task_id}", 303)
+
+    return await _taken(request, act)
+
+
+def _after(task: str, answer: Answer) -> Response:
+    """The way back to the task. Raises FormRefused where the answer had no effect."""
+    if answer.outcome == "refused":
+        about = "add" if is_about_amount(answer.reason) else WHOLE
+        raise FormRefused({about: answer.reason}, status=HTTPStatus.CONFLICT)
+    return RedirectResponse(f"/tasks/{task}", 303)

@@ -1,0 +1,278 @@
+"""A task in pictures: its plan, and a lane for each agent over time with its legs, calls, compactions and pauses.
+
+Drawn by the server, the lanes of events alone: marks are links, and nothing of it is code.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Literal, NamedTuple
+
+from waystation.planning.plan import PLANNING_ID, PlanVersion
+from waystation.tasks.events import TaskEvent
+
+WIDTH, LEFT, ROW, TOP = 960, 150, 30, 22
+"""Of the picture, in its own units: the whole, room for names, a lane, room for the moments above."""
+THINNEST = 3.0
+"""So wide a stretch is at least, however short it was."""
+MOST_CALLS = 80
+"""Of a lane. With more, calls that follow each other are one mark: nobody can point at what is a few units wide."""
+MOST_TICKS, DAY = 5, 86_400
+TICK_UNITS = ((DAY, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+TICK_STEPS = (
+    *(0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200),
+    *(DAY * one for one in (1, 2, 5, 10, 20, 50, 100, 200)),
+)
+"""Seconds between two moments over the lanes."""
+THINNED = 2.0
+"""So far apart are points of a line at least, but for its last one."""
+BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y = 190, 46, 50, 16
+"""Of the plan's picture, in its own units."""
+LONGEST_LABEL = 22
+MarkKind = Literal["leg", "call", "waiting", "compacted", "rewound", "pause", "again"]
+
+
+class Box(NamedTuple):
+    """A step in the plan's picture."""
+
+    x: int
+    y: int
+    id: str
+    label: str
+    title: str
+    state: str
+
+
+class Edge(NamedTuple):
+    """From a step to one that needs it."""
+
+    x1: int
+    y1: int
+    x2: int
+    y2: int
+
+
+class Picture(NamedTuple):
+    """The plan as boxes, those that need others to the right of them."""
+
+    width: int
+    height: int
+    boxes: tuple[Box, ...]
+    lines: tuple[Edge, ...]
+
+
+def picture(version: PlanVersion, states: dict[str, str]) -> Picture:
+    """Where each step of a plan stands. Plans have no circles."""
+    column: dict[str, int] = {}
+    for _ in version.plan.steps:
+        for step in version.plan.steps:
+            column[step.id] = 1 + max((column.get(need, 0) for need in step.needs), default=-1)
+    filled: dict[int, int] = {}
+    boxes: dict[str, Box] = {}
+    for step in version.plan.steps:
+        at = column[step.id]
+        row = filled.get(at, 0)
+        filled[at] = row + 1
+        label = step.title if len(step.title) <= LONGEST_LABEL else f"{step.title[: LONGEST_LABEL - 1]}…"
+        x, y = at * (BOX_WIDTH + GAP_X) + 2, row * (BOX_HEIGHT + GAP_Y) + 2
+        boxes[step.id] = Box(x, y, step.id, label, step.title, states.get(step.id, "waiting"))
+    lines = tuple(_edge(boxes[need], boxes[step.id]) for step in version.plan.steps for need in step.needs)
+    width = (max(filled, default=0) + 1) * (BOX_WIDTH + GAP_X) - GAP_X + 4
+    height = max(filled.values(), default=1) * (BOX_HEIGHT + GAP_Y) - GAP_Y + 4
+    return Picture(width, height, tuple(boxes.values()), lines)
+
+
+def _edge(first: Box, then: Box) -> Edge:
+    return Edge(first.x + BOX_WIDTH, first.y + BOX_HEIGHT // 2, then.x, then.y + BOX_HEIGHT // 2)
+
+
+class Mark(NamedTuple):
+    """A stretch, or a moment, in a lane. `message` is where its link leads; empty: it has none."""
+
+    kind: MarkKind
+    x: float
+    width: float
+    title: str
+    message: str = ""
+
+
+class AgentLane(NamedTuple):
+    """One agent."""
+
+    agent: str
+    y: int
+    marks: tuple[Mark, ...]
+    context: str
+    """Points of a line: how full the context was, by call; empty under two calls."""
+
+
+class Tick(NamedTuple):
+    """A moment over the lanes."""
+
+    x: float
+    words: str
+
+
+class Timeline(NamedTuple):
+    """The whole picture."""
+
+    width: int
+    height: int
+    left: int
+    lanes: tuple[AgentLane, ...]
+    ticks: tuple[Tick, ...]
+
+
+class TimeAxis(NamedTuple):
+    """Where moments of a task stand, in its lanes and under its curves."""
+
+    first: datetime
+    last: datetime
+
+    def at(self, moment: datetime) -> float:
+        """How far to the right."""
+        whole = (self.last - self.first).total_seconds() or 1.0
+        return round(LEFT + (WIDTH - LEFT - 10) * (moment - self.first).total_seconds() / whole, 1)
+
+
+def time_axis(events: Sequence[TaskEvent], now: datetime | None) -> TimeAxis:
+    """From a task's first event to its last one, or to `now` while it is not over."""
+    return TimeAxis(events[0].at, max([events[-1].at, *([now] if now else [])]))
+
+
+def timeline(events: Sequence[TaskEvent], now: datetime | None) -> Timeline | None:
+    """The picture of a task's events; `now` while it is not over. None where no agent has begun."""
+    of_agents = [one for one in events if one.agent]
+    if not of_agents:
+        return None
+    clock = time_axis(events, now)
+    by_agent: defaultdict[str, list[TaskEvent]] = defaultdict(list)
+    for one in events:
+        agent = one.agent or (PLANNING_ID if one.kind == "planned" and PLANNING_ID in by_agent else "")
+        if agent:
+            by_agent[agent].append(one)
+    fullest = max([one.context for one in of_agents]) or 1
+    lanes = tuple(
+        AgentLane(agent, TOP + row * ROW, _marks(own, clock, now), _context(own, clock, TOP + row * ROW, fullest))
+        for row, (agent, own) in enumerate(by_agent.items())
+    )
+    return Timeline(WIDTH, TOP + len(lanes) * ROW + 6, LEFT, lanes, _ticks(clock))
+
+
+def _marks(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) -> tuple[Mark, ...]:
+    found = [*_legs(events, clock, now), *_pauses(events, clock, now), *_calls(events, clock)]
+    for one in events:
+        if one.kind in {"compacted", "rewound"}:
+            kind: MarkKind = "rewound" if one.kind == "rewound" else "compacted"
+            found.append(Mark(kind, clock.at(one.at), THINNEST, f"{one.detail}, {one.reference}", f"c-{one.reference}"))
+    return tuple(found)
+
+
+def _legs(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) -> list[Mark]:
+    """From the attempt that took the agent over to the leg's end."""
+    found: list[Mark] = []
+    began: datetime | None = None
+    passed_on = False
+    for one in events:
+        match one.kind:
+            case "taken":
+                if began is not None and not passed_on:
+                    # The attempt before it was killed, or lost its worker.
+                    found.append(Mark("again", clock.at(one.at), THINNEST, f"taken over by attempt {one.reference}"))
+                began, passed_on = began or one.at, False
+            case "compacted" | "edited" | "rewound":
+                # Who did it between two legs had taken the agent over for that.
+                passed_on = True
+            case "left" | "planned" if began is not None:
+                words = f"leg {one.reference}: {one.detail}" if one.kind == "left" else "planning"
+                found.append(_stretch("leg", began, one.at, clock, words))
+                began = None
+            case _:
+                pass
+    if began is not None:
+        # Planning and reviews are no legs: they end with what they paid for.
+        done = events[-1].kind in {"charged", "replied"} and all(one.kind != "left" for one in events)
+        last = events[-1].at if done or now is None else now
+        found.append(_stretch("leg", began, last, clock, "at work, without a leg's end"))
+    return found
+
+
+def _pauses(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) -> list[Mark]:
+    """From a request to its answer."""
+    found: list[Mark] = []
+    asked: datetime | None = None
+    for one in events:
+        if one.kind == "asked":
+            asked = asked or one.at
+        elif one.kind == "answered" and asked is not None:
+            found.append(_stretch("pause", asked, one.at, clock, f"waited for a person: {one.detail}"))
+            asked = None
+    if asked is not None and now is not None:
+        found.append(_stretch("pause", asked, now, clock, "waits for a person"))
+    return found
+
+
+def _calls(events: Sequence[TaskEvent], clock: TimeAxis) -> list[Mark]:
+    """From each call to its reply; one that was never answered is told apart."""
+    found: list[Mark] = []
+    called: TaskEvent | None = None
+    for one in events:
+        if one.kind == "called":
+            if called is not None:
+                found.append(_stretch("waiting", called.at, called.at, clock, f"{called.reference}: no answer"))
+            called = one
+        elif one.kind in {"replied", "charged"} and called is not None:
+            told = f"{called.reference}: {one.tokens:,} tokens"
+            message = one.reference if one.kind == "replied" else ""
+            found.append(_stretch("call", called.at, one.at, clock, told, message))
+            called = None
+    if called is not None:
+        found.append(_stretch("waiting", called.at, called.at, clock, f"{called.reference}: no answer yet"))
+    return _together(found)
+
+
+def _together(calls: Sequence[Mark]) -> list[Mark]:
+    """At most so many of those that were answered, each with what the first of its calls leads to."""
+    answered = [one for one in calls if one.kind == "call"]
+    size = -(-len(answered) // MOST_CALLS)
+    if size <= 1:
+        return [*calls]
+    found = [one for one in calls if one.kind != "call"]
+    for place in range(0, len(answered), size):
+        part = answered[place : place + size]
+        first, last = part[0], part[-1]
+        width = round(last.x + last.width - first.x, 1)
+        found.append(first._replace(width=width, title=f"{len(part)} calls, from {first.title} to {last.title}"))
+    return found
+
+
+def _stretch(kind: MarkKind, first: datetime, last: datetime, clock: TimeAxis, title: str, message: str = "") -> Mark:
+    x = clock.at(first)
+    return Mark(kind, x, max(THINNEST, round(clock.at(last) - x, 1)), title, message)
+
+
+def _context(events: Sequence[TaskEvent], clock: TimeAxis, y: int, fullest: int) -> str:
+    calls = [one for one in events if one.context]
+    if len(calls) < 2:
+        return ""
+    return line_of((clock.at(one.at), y + ROW - 4 - (ROW - 8) * one.context / fullest) for one in calls)
+
+
+def line_of(points: Iterable[tuple[float, float]]) -> str:
+    """The points of a line, without those that stand where the one before them does; the last is kept."""
+    found: list[tuple[float, float]] = []
+    for x, y in points:
+        if len(found) > 1 and x - found[-2][0] < THINNED:
+            found[-1] = (x, y)
+        else:
+            found.append((x, y))
+    return " ".join(f"{x:g},{round(y, 1):g}" for x, y in found)
+
+
+def _ticks(clock: TimeAxis) -> tuple[Tick, ...]:
+    """At round moments: what was rounded for its words alone would stand at the wrong place."""
+    whole = (clock.last - clock.first).total_seconds()
+    step = next((one for one in TICK_STEPS if one * MOST_TICKS >= whole), whole)
+    size, unit = next(one for one in TICK_UNITS if one[0] <= max(step, 1))
+    each = [step * number for number in range(1 + int(whole / step))]
+    return tuple(Tick(clock.at(clock.first + timedelta(seconds=at)), f"{at / size:.4g} {unit}") for at in each)

@@ -1,0 +1,90 @@
+"""Everything that one server serves, opened together: pages, the HTTP API and the MCP server."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from socket import socket
+from typing import Any
+
+from waystation.client import Client
+from waystation.config.settings import Settings
+from waystation.plugins.web.access import SignIn
+from waystation.plugins.web.api import v1
+from waystation.plugins.web.app import LetIn, Site, SiteServer, application
+from waystation.plugins.web.assistants import Assistant
+from waystation.plugins.web.mcp import AssistantServer
+from waystation.plugins.web.pages import error_page, pages
+from waystation.plugins.web.principals import AssistantRights, Identities
+from waystation.plugins.web.task_page import FOLDER
+from workers.memory import MemoryReader
+
+
+@asynccontextmanager
+async def opened_site(settings: Settings, identities: Identities, access: SignIn) -> AsyncGenerator[SiteServer]:
+    """The server of these settings' tasks, before it answers anybody. What it opens is closed at the end.
+
+    Args:
+        settings: whose tasks, and where they are.
+        identities: who may ask by a key.
+        access: who may ask in this run, and under which names.
+
+    Raises:
+        BadInput, StoreError: the store cannot be opened.
+        Unreachable: no Temporal server is known.
+    """
+
+    async def connected(tenant: str) -> Client:
+        return await Client.connect(settings.replace(tenant=tenant))
+
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(await connected(settings.tenant))
+        memory = await stack.enter_async_context(aclosing(MemoryReader(settings)))
+        page = f"https://{access.names[0]}/tasks/" if access.names else f"http://127.0.0.1:{access.port}/tasks/"
+        assistant = Assistant(client, settings, AssistantRights.of(settings), memory, page)
+        site = Site(v1, pages, FOLDER / "static", error_page, AssistantServer(assistant))
+        let_in = LetIn(access, identities, connected, memory)
+        yield SiteServer(application(site, client, settings.tenant, let_in))
+
+
+class SiteThread:
+    """The site in a thread, with an event loop of its own: a page that takes long delays no worker."""
+
+    def __init__(self, settings: Settings, identities: Identities, listener: socket, token: str) -> None:
+        """Begin to open it. It closes the listener when it ends."""
+        self._settings, self._identities, self._listener = settings, identities, listener
+        self._access = SignIn(token=token, port=int(listener.getsockname()[1]))
+        self._stop = Future[Callable[[], object]]()
+        """How it is ended, once it is open."""
+        self._thread = ThreadPoolExecutor(1, "pages")
+        self._ended = self._thread.submit(self._run)
+
+    async def until_ended(self) -> None:
+        """Wait for as long as it answers. Raises what ended it."""
+        await asyncio.wrap_future(self._ended)
+
+    async def aclose(self) -> None:
+        """End it, and wait until it has ended; where it is just being opened, it is opened first."""
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        opened_or_ended: list[Future[Any]] = [self._stop, self._ended]
+        wait(opened_or_ended, return_when=FIRST_COMPLETED)
+        if self._stop.done():
+            self._stop.result()()
+        self._thread.shutdown()
+
+    def _run(self) -> None:
+        with self._listener:
+            asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        async with opened_site(self._settings, self._identities, self._access) as server:
+            serving, loop = asyncio.create_task(server.until_cancelled(self._listener)), asyncio.get_running_loop()
+
+            def stop() -> None:
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(serving.cancel)
+
+            self._stop.set_result(stop)
+            await serving

@@ -1,0 +1,264 @@
+"""What the page of a task is made of, and its whole run as one file: plan, lanes, report, all that its agents said.
+
+Whatever a document, a model or a person wrote is text here: escaped by the templates, with controls made visible.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from html import unescape
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+from starlette.concurrency import run_in_threadpool
+
+from waystation.agents.agent_run import unanswered_text
+from waystation.client import Client
+from waystation.client.exports import FoundReport
+from waystation.client.sessions import unheeded_text
+from waystation.context.audit import shown
+from waystation.kernel.amount import amount_text, cents, dollars, limit_text, used_text
+from waystation.kernel.clock import utc_now
+from waystation.kernel.text import counted
+from waystation.plugins.exports.page import report_body
+from waystation.plugins.web.charts import Curve, bar, curves
+from waystation.plugins.web.listeners import KnownEvents
+from waystation.plugins.web.pictures import BOX_HEIGHT, BOX_WIDTH, Picture, Timeline, picture, time_axis, timeline
+from waystation.privacy.policy import PLACEHOLDER
+from waystation.reports.blocks import ExportedReport, Imprint, NumberedSource, stored_report
+from waystation.reports.markdown import exported_report
+from waystation.security.untrusted import one_line, plain, said_name
+from waystation.tasks.approvals import plan_waits
+from waystation.tasks.details import (
+    answer_text,
+    denial_text,
+    estimate_line,
+    hidden_text,
+    least_text,
+    moment_text,
+    span_text,
+)
+from waystation.tasks.events import TaskEvent
+from waystation.tasks.progress import Bill
+from waystation.tasks.view import PendingApproval, TaskView
+
+FOLDER = Path(__file__).parent
+LINES_AROUND, MOST_LINES = 12, 400
+FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+
+def _finalized(value: object) -> object:
+    """What a template shows: controls and signs that turn the direction of writing are made visible."""
+    return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def for_what(one: PendingApproval) -> Sequence[tuple[str, str]]:
+    """What a person should know before answering, in rows."""
+    asked = one.approval
+    if asked.about_plan:
+        steps = tuple((step.role, f"{step.title}, with {limit_text(step.limit)}") for step in one.steps)
+        return (*steps, ("if approved", "its steps begin"), ("if denied", plan_waits(asked)[1]))
+    if asked.action is not None:
+        return (
+            ("if approved", "it is called once, with exactly these arguments"),
+            ("if denied", f"{asked.agent} goes on without it, and reads your note"),
+            ("not shown", hidden_text(one.task_id, asked.agent, asked.action)),
+        )
+    rows = [("it has spent", amount_text(asked.spent))]
+    if asked.reason:
+        rows.append(("why", asked.reason))
+    else:
+        rows.append(("at least", least_text(asked)))
+    if asked.outlook is not None:
+        rows.append(("so far", estimate_line(asked.outlook, asked.asked)))
+        rows.append(("if denied", denial_text(asked.outlook, asked.agent)))
+    return tuple(rows)
+
+
+_NO_QUOTES = str.maketrans(dict.fromkeys('“”„‟«»"', "'"))
+"""A title that closes its quotation would go on as a word of ours."""
+
+
+def asking_text(one: PendingApproval) -> str:
+    """What is asked, in a text, the same whenever it is said: an answer counts for what the person has read."""
+    request = one.approval
+    about = f"in {one.task_id}, “{one_line(one.title).translate(_NO_QUOTES)}”"
+    told = "\n".join(f"{name}: {one_line(words)}" for name, words in for_what(one) if words)
+    if request.about_plan:
+        return f"A {plan_waits(request)[0]} {about}.\n{told}"
+    if request.action is not None:
+        called = f"{request.agent} asks to call {one_line(request.action.tool)} {about}"
+        return f"{called}:\n{plain(request.action.text)}\n{told}"
+    if request.reason:
+        return f"{request.agent} {about} makes no more calls: {one_line(request.reason)}. See to that, then approve."
+    cause = request.outlook.unanswered if request.outlook is not None else ""
+    why = f"; {one_line(unanswered_text(cause))}" if cause else ""
+    return (
+        f"{request.agent} asks for {amount_text(request.asked)} more {about}. It has spent "
+        f"{used_text(request.spent, request.limit)}{why}; at least {amount_text(request.needed)} are needed to go on."
+    )
+
+
+_TEMPLATES = Environment(
+    loader=PackageLoader("waystation.plugins.web"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    finalize=_finalized,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_SHOWN: Mapping[str, object] = {
+    "bar": bar,
+    "for_what": for_what,
+    "answered": partial(answer_text, over=True),
+    "written": partial(json.dumps, ensure_ascii=False, indent=1),
+    "moment": moment_text,
+    "span": span_text,
+    "name": said_name,
+    "amount": amount_text,
+    "limit": limit_text,
+    "money": cents,
+    "exact": dollars,
+    "counted": counted,
+    "unheeded": unheeded_text,
+    "size": {"width": BOX_WIDTH, "height": BOX_HEIGHT},
+}
+"""What every template may ask for."""
+
+
+def rendered(name: str, **shown_there: object) -> str:
+    """The template with these."""
+    return _TEMPLATES.get_template(name, globals=dict(_SHOWN)).render(**shown_there)
+
+
+class Links(NamedTuple):
+    """Where names of agents and marks lead: to their pages, or to places of the same file."""
+
+    task_id: str
+    kind: Literal["pages", "file"]
+
+    def agent(self, agent: str) -> str:
+        """Where all that an agent said begins."""
+        return f"/tasks/{self.task_id}/agents/{agent}" if self.kind == "pages" else f"#{agent}"
+
+    def message(self, agent: str, place: str) -> str:
+        """A message of an agent, or a compaction, by its id."""
+        return f"{self.agent(agent)}#{place}" if self.kind == "pages" else f"#{self.place(agent, place)}"
+
+    def place(self, agent: str, place: str) -> str:
+        """The id that it has there."""
+        return place if self.kind == "pages" else f"{agent}--{place}"
+
+
+class ShownTask(NamedTuple):
+    """A task as its page shows it."""
+
+    view: TaskView
+    now: datetime
+    bill: Bill
+    lanes: Timeline | None
+    curves: tuple[Curve, ...]
+    graph: Picture | None
+    report: Markup | None
+    links: Links
+    agents: tuple[str, ...]
+    """Those that have done anything, in the order in which they began."""
+    ended: int
+    """Number of the event with which it ended last; 0 before."""
+
+
+async def shown_task(
+    client: Client, task_id: str, events: Sequence[TaskEvent], kind: Literal["pages", "file"] = "pages"
+) -> ShownTask:
+    """The task as it is now; where no server answers, as the store has it. Raises UnknownTask."""
+    view = await client.with_stored(await client.with_origins(await client.last_known(task_id)))
+    progress, now = view.progress, utc_now()
+    states = {step.id: str(step.state) for step in progress.steps}
+    exported = await exported_of(client, view)
+    payments = await client.payments(task_id)
+    until = None if progress.phase.over else now
+    return ShownTask(
+        view=view,
+        now=now,
+        bill=payments.bill,
+        lanes=timeline(events, until),
+        curves=curves(payments, progress, time_axis(events, until)) if events else (),
+        graph=picture(view.plans[-1], states) if view.plans else None,
+        report=None if exported is None else await report_markup(exported, task_id, kind),
+        links=Links(task_id, kind),
+        agents=tuple(dict.fromkeys(one.agent for one in events if one.agent)),
+        ended=max([one.number for one in events if one.kind == "ended"], default=0),
+    )
+
+
+async def exported_of(client: Client, view: TaskView) -> ExportedReport | None:
+    """The report that was delivered last, as it is sent; None where there is none."""
+    progress = view.progress
+    if progress.readable is None:
+        return None
+    text, version = await client.report_text(progress.readable), progress.readable.number
+    imprint = Imprint(task_id=progress.task_id, phase=progress.phase, version=version)
+    return await run_in_threadpool(lambda: exported_report(stored_report(text), imprint))
+
+
+def exported(found: FoundReport) -> ExportedReport:
+    """A report or a draft that was looked up. In a thread: it may be long."""
+    return exported_report(stored_report(found.report.report), found.imprint)
+
+
+async def report_markup(exported: ExportedReport, task_id: str, kind: Literal["pages", "file"] = "pages") -> Markup:
+    """In a thread: a report may be long and made to be slow. The writer escapes every word of it."""
+    page = f"/tasks/{task_id}/report" if kind == "pages" else ""
+    return Markup(await run_in_threadpool(report_body, exported, page))
+
+
+class CitedLine(NamedTuple):
+    """A line of a document beside a report."""
+
+    number: int
+    text: str
+    cited: bool
+
+
+def cited_lines(text: str, source: NumberedSource) -> tuple[CitedLine, ...]:
+    """The cited lines with what stands around them."""
+    lines = text.split("\n")
+    first, last = max(1, source.first_line - LINES_AROUND), min(len(lines), source.last_line + LINES_AROUND)
+    shown_lines = range(first, min(last, first + MOST_LINES) + 1)
+    return tuple(
+        CitedLine(number, lines[number - 1], source.first_line <= number <= source.last_line) for number in shown_lines
+    )
+
+
+async def run_file(client: Client, task_id: str) -> str:
+    """The whole run as one HTML file that loads nothing: the page of its task, its bill, and what every agent said and
+    was told, with placeholders for what was redacted. Raises UnknownTask; BadInput where it was forgotten.
+    """
+    parts = await shown_task(client, task_id, await KnownEvents(client).of(task_id), "file")
+    logs = {agent: shown(await client.transcript(task_id, agent)) for agent in parts.agents}
+    style = Markup((FOLDER / "static" / "style.css").read_text(encoding="utf-8"))
+    return await run_in_threadpool(
+        lambda: rendered(
+            "run.html",
+            **parts._asdict(),
+            policy=FILE_POLICY,
+            style=style,
+            logs={agent: log for agent, log in logs.items() if log.messages},
+            waiting=(),
+        )
+    )
+
+
+def placeholders_of(page: str) -> tuple[str, ...]:
+    """Those that a page shows, each once."""
+    return tuple(dict.fromkeys(PLACEHOLDER.findall(unescape(page))))
+
+
+def with_originals_in(page: str, originals: Mapping[str, str]) -> str:
+    """The page with these in the place of placeholders, as text."""
+    for placeholder, original in originals.items():
+        page = page.replace(str(escape(placeholder)), str(escape(plain(original))))
+    return page

@@ -1,0 +1,84 @@
+"""One key becomes a key for each purpose, and a sealed text says which of them opens it."""
+
+import hashlib
+import hmac
+import os
+from collections.abc import Sequence
+from typing import Literal
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from waystation.kernel.errors import WrongKey
+
+Purpose = Literal["placeholders", "vault", "rest", "payloads"]
+
+VERSION = b"\x01"
+"""First byte of everything sealed: AES-256-GCM, laid out as below."""
+KEY_ID_BYTES, NONCE_BYTES, TAG_BYTES = 4, 12, 16
+_HEADER_BYTES = len(VERSION) + KEY_ID_BYTES
+_SHORTEST = _HEADER_BYTES + NONCE_BYTES + TAG_BYTES
+
+
+def subkey(key: bytes, purpose: Purpose) -> bytes:
+    """The 32 bytes for one purpose, by HKDF-SHA256: who has one of them learns neither the key nor another."""
+    return HKDF(algorithm=SHA256(), length=32, salt=None, info=f"waystation:{purpose}".encode()).derive(key)
+
+
+class Sealer:
+    """Implements the port `Cipher` for one purpose of one key.
+
+    Sealed: version (1 byte), key id (4), nonce (12, random), ciphertext, tag (16). Version, key id, purpose and the
+    caller's context are authenticated, so that what was sealed for one place does not open in another.
+    """
+
+    def __init__(self, key: bytes, purpose: Purpose) -> None:
+        """`key` is the 32 bytes from which every purpose's key is derived."""
+        own = subkey(key, purpose)
+        self._aead = AESGCM(own)
+        self._header = VERSION + hmac.digest(own, b"key id", hashlib.sha256)[:KEY_ID_BYTES]
+        self._purpose = purpose.encode()
+
+    @property
+    def key_id(self) -> str:
+        """8 hexadecimal digits by which two sealers see whether their keys are equal."""
+        return self._header[len(VERSION) :].hex()
+
+    def seal(self, plain: bytes, context: bytes) -> bytes:
+        """Encrypt. `context` says what the bytes are; they open under the same context only."""
+        nonce = os.urandom(NONCE_BYTES)
+        return self._header + nonce + self._aead.encrypt(nonce, plain, self._bound(context))
+
+    def unseal(self, sealed: bytes, context: bytes) -> bytes:
+        """Decrypt. Raises WrongKey for what another key has sealed, and for what was changed or moved since."""
+        if sealed[:_HEADER_BYTES] != self._header:
+            raise WrongKey("it was encrypted with another key")
+        if len(sealed) < _SHORTEST:
+            raise WrongKey("it is encrypted, and cut off")
+        nonce, body = sealed[_HEADER_BYTES : _HEADER_BYTES + NONCE_BYTES], sealed[_HEADER_BYTES + NONCE_BYTES :]
+        try:
+            return self._aead.decrypt(nonce, body, self._bound(context))
+        except InvalidTag:
+            raise WrongKey("it is encrypted, and was changed since or belongs elsewhere") from None
+
+    def _bound(self, context: bytes) -> bytes:
+        return b"\x00".join((self._header, self._purpose, context))
+
+
+class Sealers:
+    """Implements the port `Cipher` for one purpose of several keys: seals with the first, opens with any of them."""
+
+    def __init__(self, sealers: Sequence[Sealer]) -> None:
+        """At least one."""
+        self._first = sealers[0]
+        self._by_id = {bytes.fromhex(sealer.key_id): sealer for sealer in reversed(sealers)}
+
+    def seal(self, plain: bytes, context: bytes) -> bytes:
+        """See `Sealer`."""
+        return self._first.seal(plain, context)
+
+    def unseal(self, sealed: bytes, context: bytes) -> bytes:
+        """See `Sealer`. Raises WrongKey."""
+        return self._by_id.get(sealed[len(VERSION) : _HEADER_BYTES], self._first).unseal(sealed, context)

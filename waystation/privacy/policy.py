@@ -1,0 +1,436 @@
+"""Which places text goes to, and what is replaced at each of them under each policy.
+
+What a redaction gives back.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from enum import IntEnum, StrEnum
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from waystation.kernel.patterns import proven
+from waystation.kernel.value import Value
+
+
+class Policy(StrEnum):
+    """How much is replaced: a setting of the worker."""
+
+    STANDARD = "standard"
+    """Secrets and direct identifiers before a model call; names too before summariser, memory and Temporal."""
+    STRICT = "strict"
+    """Names too before any model call."""
+    SECRETS_ONLY = "secrets-only"
+    """Secrets everywhere, and nothing else."""
+
+    @property
+    def text(self) -> str:
+        """What is replaced, and where."""
+        match self:
+            case Policy.STANDARD:
+                return "secrets and identifiers are replaced before a model call, names too before summaries and memory"
+            case Policy.STRICT:
+                return "secrets, identifiers and names are replaced before a model call"
+            case Policy.SECRETS_ONLY:
+                return "secrets are replaced before a model call; identifiers and names are not"
+
+
+class Treatment(IntEnum):
+    """What is replaced in a text; each replaces what the one before it does."""
+
+    ORIGINAL = 0
+    """Nothing."""
+    SECRETS = 1
+    """Keys, tokens, passwords."""
+    IDENTIFIERS = 2
+    """And what leads to one person or machine: mail, phone, card, IBAN, national ids, IP, what own recognisers find."""
+    NAMES = 3
+    """And names of people and places."""
+    NO_TEXT = 4
+    """There is nothing to replace, because only references and numbers go there."""
+
+
+class Place(StrEnum):
+    """A kind of place where text goes, or must not go."""
+
+    REQUEST = "stored requests"
+    """Question and instructions, as handed in."""
+    DOCUMENT = "stored documents"
+    """The text of a task's documents, as handed in."""
+    VAULT = "vault"
+    """What placeholders stand for."""
+    MODEL_OUTPUT = "model output"
+    """Of agents and planner. They were told of no originals, and may still guess, recite or decode one."""
+    TOOL_ARGUMENT = "tool arguments"
+    """Notes, findings and sections among them."""
+
+    USER_INPUT = "user input"
+    """Question and instructions on their way to the planner."""
+    CONTRACT = "contracts"
+    """What an agent is told at first: request, step, and what it recalls."""
+    TOOL_RESULT = "tool results"
+    """Documents' passages, notes and findings among them, and results that were too long for a context."""
+    REPORT = "reports"
+
+    COMPRESSED = "compressed messages"
+    """What the summariser reads, and the passages in memory, those of documents among them."""
+    EMBEDDED = "passages on their way to memory"
+    """Redacted before, as one text or as several that were put together: the last look before embedder and Qdrant."""
+    SUMMARY = "summaries"
+    WISH = "instructions for compactions"
+    QUERY = "queries to memory"
+    TITLE = "titles"
+    """Of tasks and steps: in workflow history, in summaries of activities and workflows, and in webhooks."""
+    QUESTION = "questions"
+    """What a person is asked before a tool is called, its arguments included: in workflow history."""
+
+    HISTORY = "workflow history"
+    """Apart from titles and questions."""
+    SEARCH_ATTRIBUTE = "search attributes"
+    HEARTBEAT = "heartbeats"
+    FAILURE = "failure messages"
+    LOG = "logs"
+    METRIC = "metrics"
+    WEBHOOK = "webhooks"
+    """Apart from titles."""
+
+
+def treatment(place: Place, policy: Policy) -> Treatment:
+    """What is replaced in a text before it goes to this place."""
+    match place:
+        case Place.REQUEST | Place.DOCUMENT | Place.VAULT:
+            return Treatment.ORIGINAL
+        case (
+            Place.MODEL_OUTPUT
+            | Place.TOOL_ARGUMENT
+            | Place.USER_INPUT
+            | Place.CONTRACT
+            | Place.TOOL_RESULT
+            | Place.REPORT
+        ):
+            return _before_models(policy)
+        case Place.EMBEDDED:  # names need the text around them: they were looked for there
+            return Treatment.SECRETS if policy is Policy.SECRETS_ONLY else Treatment.IDENTIFIERS
+        case Place.COMPRESSED | Place.SUMMARY | Place.WISH | Place.QUERY | Place.TITLE | Place.QUESTION:
+            return Treatment.SECRETS if policy is Policy.SECRETS_ONLY else Treatment.NAMES
+        case (
+            Place.HISTORY
+            | Place.SEARCH_ATTRIBUTE
+            | Place.HEARTBEAT
+            | Place.FAILURE
+            | Place.LOG
+            | Place.METRIC
+            | Place.WEBHOOK
+        ):
+            return Treatment.NO_TEXT
+
+
+def _before_models(policy: Policy) -> Treatment:
+    match policy:
+        case Policy.STANDARD:
+            return Treatment.IDENTIFIERS
+        case Policy.STRICT:
+            return Treatment.NAMES
+        case Policy.SECRETS_ONLY:
+            return Treatment.SECRETS
+
+
+NAME_TYPES = frozenset({"PERSON", "LOCATION"})
+"""What `Treatment.NAMES` replaces, and no other does."""
+
+
+def shows_names(policy: Policy) -> bool:
+    """Whether agents are shown names."""
+    return _before_models(policy) < Treatment.NAMES
+
+
+FINGERPRINT_DIGITS = 12
+PLACEHOLDER = proven(r"<[A-Z]+(?:_[A-Z]+)*_[0-9a-f]{12,64}>")
+"""What stands for a private value: its type, and the first digits of its fingerprint."""
+LONGEST_PLACEHOLDER = 200
+"""Characters: types have at most 40, fingerprints 64."""
+_TYPE = proven(r"<([A-Z]+(?:_[A-Z]+)*)_[0-9a-f]{12,64}>")
+
+
+NAMED_CHARACTERS = 100
+"""Of what a note says a text is."""
+UNREDACTED = "UNREDACTED_TEXT"
+"""The type of a placeholder that stands for a whole text which could not be redacted."""
+TEXT_LEFT_OUT = "Text that could not be redacted was left out, and a placeholder stands where it was."
+"""For people."""
+AfterFailures = Literal["placeholder", "pause"]
+"""What becomes of a text that could not be redacted in as many attempts as it is given."""
+
+
+class Span(Value):
+    """One replaced stretch, in characters of the original text."""
+
+    type: str
+    start: int
+    end: int
+    score: float
+    placeholder: str
+
+
+class Replaced(NamedTuple):
+    """A stretch of a text that is not shown, in characters of the text, and what stands for it."""
+
+    start: int
+    end: int
+    type: str
+    placeholder: str
+    """Empty where more than the text was replaced by one: what the text has of it needs one of its own."""
+
+
+def replaced_in(found: Sequence[Replaced], start: int, end: int) -> Iterator[Replaced]:
+    """Those that touch a part of their text, in characters from where that starts; they may reach beyond it. They are
+    in order, and apart from each other.
+    """
+    number = bisect_right(found, start, key=lambda one: one.end)
+    while number < len(found) and found[number].start < end:
+        one = found[number]
+        yield one._replace(start=one.start - start, end=one.end - start)
+        number += 1
+
+
+class Redacted(Value):
+    """A text with its private parts replaced by stable placeholders such as `<PERSON_7f3a2c91d04e>`."""
+
+    text: str
+    spans: tuple[Span, ...] = ()
+    languages_without_names: tuple[str, ...] = ()
+    """Languages (ISO 639-1) of stretches in which names were sought by lists alone, since there is no model."""
+
+    put_aside: bool = False
+    """Whether this is a placeholder for a text that took too long, twice."""
+
+    @property
+    def unredacted(self) -> bool:
+        """Whether this is no more than a placeholder for a text that could not be redacted."""
+        return any(span.type == UNREDACTED for span in self.spans)
+
+
+def unredacted(text: str, fingerprint: str, *, put_aside: bool = False) -> Redacted:
+    """What goes on in the place of a text that could not be redacted: nothing of it."""
+    placeholder = f"<{UNREDACTED}_{fingerprint[:FINGERPRINT_DIGITS]}>"
+    span = Span(type=UNREDACTED, start=0, end=len(text), score=1, placeholder=placeholder)
+    return Redacted(text=placeholder, spans=(span,), put_aside=put_aside)
+
+
+def type_of(placeholder: str) -> str:
+    """What a placeholder calls the value that it stands for, like `PERSON`."""
+    return placeholder[1:].rpartition("_")[0]
+
+
+def cut(text: str, characters: int, mark: str = "") -> str:
+    """A redacted text of at most so many characters: cut before a placeholder and never within, with `mark` behind."""
+    if len(text) <= characters:
+        return text
+    return text[: whole_until(text, characters - len(mark))].rstrip() + mark
+
+
+def whole_until(text: str, end: int) -> int:
+    """The last place up to this one where a redacted text can be cut without parting a placeholder."""
+    near = PLACEHOLDER.finditer(text, max(0, end - LONGEST_PLACEHOLDER), end + LONGEST_PLACEHOLDER)
+    return next((found.start() for found in near if found.start() < end < found.end()), end)
+
+
+def beginning(text: str, redacted: "Redacted", characters: int) -> str:
+    """What became of the first so many characters of a text; what was replaced across their end is whole.
+
+    So a text can be cut after its redaction where it was to be cut before, with nothing half seen behind the cut.
+    """
+    parts: list[str] = []
+    position = 0
+    for span in redacted.spans:
+        if span.start >= characters:
+            break
+        parts += (text[position : span.start], span.placeholder)
+        position = span.end
+    return "".join((*parts, text[position : max(position, characters)])) if position else redacted.text[:characters]
+
+
+def redaction_notes(*texts: Redacted, of: str = "") -> tuple[str, ...]:
+    """What a person should know of these redactions: sentences that are the same for the same languages, and one for
+    each text that was put aside. `of`: what the texts are, in redacted words.
+    """
+    notes: list[str] = []
+    if languages := sorted({language for text in texts for language in text.languages_without_names}):
+        notes.append(
+            f"Only names that lists have in full were looked for in text whose language is {', '.join(languages)}: the "
+            "setting `languages` has no model for it. Secrets and identifiers were looked for there too."
+        )
+    named = f" ({cut(of, NAMED_CHARACTERS, '…')})" if of else ""
+    notes += [
+        f"1 text could not be redacted in time and was replaced by {text.text}{named}."
+        for text in texts
+        if text.put_aside
+    ]
+    if any(text.unredacted and not text.put_aside for text in texts):
+        notes.append(TEXT_LEFT_OUT)
+    return tuple(notes)
+
+
+class Original(Value):
+    """What a placeholder stands for."""
+
+    type: str
+    placeholder: str
+    fingerprint: str
+    """64 hexadecimal digits: the keyed hash of the value in its normal form. The placeholder shows the first."""
+    text: str
+    """The value as it was written where it was met first."""
+
+
+def meant(text: str) -> str:
+    """The text with the type in the place of each placeholder, as an embedder understands it: *person*.
+
+    A fingerprint is no word of any language: it becomes a dozen meaningless pieces, and drowns the words beside it.
+    """
+    return _TYPE.sub(lambda placeholder: placeholder[1].replace("_", " ").lower(), text)
+
+
+def with_placeholders(text: str, spans: Sequence[Span]) -> Redacted:
+    """The text with each span, given in order, replaced by its placeholder."""
+    parts: list[str] = []
+    position = 0
+    for span in spans:
+        parts += (text[position : span.start], span.placeholder)
+        position = span.end
+    return Redacted(text="".join((*parts, text[position:])), spans=tuple(spans))
+
+
+def line_for_line(text: str, redacted: Redacted) -> str:
+    """The redacted text with as many lines as the text has, all ended by line feeds, so that they can still be cited.
+
+    Of what was replaced over several lines, the first has the placeholder. A text that could not be redacted is blank.
+    """
+    parts: list[str] = []
+    position = 0
+    for span in redacted.spans:
+        placeholder = "" if span.type == UNREDACTED else span.placeholder
+        parts += (text[position : span.start], placeholder, "\n" * text.count("\n", span.start, span.end))
+        position = span.end
+    return "".join((*parts, text[position:]))
+
+
+def with_line_feeds(text: str) -> str:
+    """The text with its lines, of whatever ends, ended by line feeds: they can be counted after a redaction as before.
+
+    The end of the last line goes.
+    """
+    return "\n".join(text.splitlines())
+
+
+class RedactionRules(Value):
+    """By what a worker redacts."""
+
+    policy: Policy = Policy.STANDARD
+    version: str = "0"
+    """Of everything that a result depends on beside text, tenant and treatment. No slash is in it."""
+
+
+UNVERSIONED = RedactionRules()
+"""Of a redactor that does not change."""
+
+
+class ShownKey(Value):
+    """Names a whole text as it is shown: the content that it is made from, for whom, and by which rules."""
+
+    blob: str
+    """Content hash of the original."""
+    tenant: str
+    treatment: Treatment
+    version: str
+    """Of the rules."""
+
+
+class ShownText(Value):
+    """A whole text as it may be shown, line for line as the original is."""
+
+    text: str
+    """Its lines end with line feeds."""
+    replaced: tuple[Replaced, ...] = ()
+    """What of the original, its lines ended by line feeds, has a placeholder: in order and apart from each other."""
+    languages_without_names: tuple[str, ...] = ()
+    """See `Redacted`."""
+    withheld: bool = False
+    """It could not be redacted, so that all of its lines are blank."""
+    put_aside: str = ""
+    """The placeholder that it has where its redaction took too long, again and again."""
+
+    @property
+    def lines(self) -> list[str]:
+        """At least one."""
+        return self.text.split("\n")
+
+    @property
+    def results(self) -> tuple[Redacted, ...]:
+        """What a person should know of its redaction, as `redaction_notes` takes it."""
+        if self.withheld:
+            hidden = Span(type=UNREDACTED, start=0, end=0, score=1, placeholder=self.put_aside)
+            return (Redacted(text=self.put_aside, spans=(hidden,), put_aside=bool(self.put_aside)),)
+        return (Redacted(text="", languages_without_names=self.languages_without_names),)
+
+
+def shown_text(text: str, redacted: Redacted) -> ShownText:
+    """What is shown of a text whose lines end with line feeds."""
+    return ShownText(
+        text=line_for_line(text, redacted),
+        replaced=tuple([Replaced(span.start, span.end, span.type, span.placeholder) for span in redacted.spans]),
+        languages_without_names=redacted.languages_without_names,
+        withheld=redacted.unredacted,
+        put_aside=redacted.text if redacted.put_aside else "",
+    )
+
+
+TRUSTED_FOR = timedelta(minutes=10)
+"""What was forgotten meanwhile is kept anew when it comes again after this."""
+
+
+class WithOriginals(Value):
+    """A text with its placeholders replaced by their originals."""
+
+    text: str
+    replaced: int
+    """Placeholders, one that comes twice counted twice."""
+    unknown: int
+    """Placeholders that stayed, because the vault has no original: credentials, and what was forgotten."""
+
+
+def with_originals(text: str, originals: Mapping[str, str]) -> WithOriginals:
+    """With these originals, by placeholder."""
+    found = PLACEHOLDER.findall(text)
+    unknown = sum(placeholder not in originals for placeholder in found)
+    return WithOriginals(
+        text=PLACEHOLDER.sub(lambda placeholder: originals.get(placeholder[0], placeholder[0]), text),
+        replaced=len(found) - unknown,
+        unknown=unknown,
+    )
+
+
+class PerhapsName(NamedTuple):
+    """What may be a person's name in a text."""
+
+    start: int
+    end: int
+    words: int
+    value: str
+
+
+_MOST_WORDS = 5
+_WORD, _BETWEEN = proven(rf"{PLACEHOLDER.pattern}|[^\W_]+"), proven(r"[\s_]{1,3}|['’-]|\.\s?")
+
+
+def perhaps_names(text: str) -> Iterator[PerhapsName]:
+    """One to five words in a row, in their order, the longest first where several begin."""
+    words = [word for word in _WORD.finditer(text) if not word[0].startswith("<")]
+    rows = [_BETWEEN.fullmatch(text, one.end(), other.start()) for one, other in pairwise(words)]
+    for first, word in enumerate(words):
+        last = first
+        while last < len(rows) and rows[last] and last - first < _MOST_WORDS - 1:
+            last += 1
+        for behind in range(last, first - 1, -1):
+            end = words[behind].end()
+            yield PerhapsName(word.start(), end, behind - first + 1, text[word.start() : end].replace("_", " "))

@@ -1,0 +1,186 @@
+"""The vault: what placeholders stand for, each original sealed for its tenant and placeholder alone."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, delete, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from waystation.kernel.cipher import Cipher
+from waystation.kernel.clock import Clock
+from waystation.kernel.errors import WrongKey
+from waystation.privacy.policy import Original
+from waystation.store.engine import (
+    Database,
+    StorePart,
+    add_missing,
+    batches,
+    reading,
+    to_its_end,
+    translated,
+    writing,
+)
+from waystation.store.schema import vault, vault_sessions
+
+
+class SqlVault(StorePart):
+    """The port `Vault`."""
+
+    def __init__(self, database: Database, clock: Clock, store_id: str, cipher: Cipher) -> None:
+        super().__init__(database, clock, store_id)
+        self._cipher = cipher
+
+    async def keep(self, tenant: str, originals: Sequence[Original], session: str = "") -> frozenset[str]:
+        """Keep each original whose placeholder has none, and that this session met it.
+
+        Returns the fingerprints whose placeholder has another.
+        """
+        known = await self._fingerprints(tenant, [original.placeholder for original in originals])
+        if missing := [original for original in originals if original.placeholder not in known]:
+            # In one order everywhere: two workers that keep the same originals must not wait for each other.
+            await self._add(tenant, sorted(missing, key=lambda original: original.placeholder))
+            known |= await self._fingerprints(tenant, [original.placeholder for original in missing])
+        if session:
+            own = [one for one in originals if known[one.placeholder] == one.fingerprint]
+            await self._meet(tenant, sorted({one.placeholder for one in own}), session)
+        return frozenset(
+            original.fingerprint for original in originals if known[original.placeholder] != original.fingerprint
+        )
+
+    @reading
+    async def originals(
+        self, connection: AsyncConnection, tenant: str, placeholders: Collection[str], session: str | None = None
+    ) -> Mapping[str, str]:
+        """The original of each of these placeholders that is kept; with a session, that was met there.
+
+        Raises WrongKey.
+        """
+        if session is not None:
+            placeholders = await self._met(connection, tenant, placeholders, session)
+        return {
+            row.placeholder: self._opened(tenant, row.placeholder, row.original)
+            for batch in batches(placeholders)
+            for row in await connection.execute(select(vault).where(*_among(tenant, batch)))
+        }
+
+    @writing
+    async def replace(self, connection: AsyncConnection, tenant: str, original: Original) -> None:
+        """Keep this one in the place of whatever its placeholder had."""
+        await connection.execute(delete(vault).where(*_among(tenant, [original.placeholder])))
+        await add_missing(connection, vault, [self._row(tenant, original)])
+
+    @reading
+    async def kept(self, connection: AsyncConnection, tenant: str) -> Mapping[str, datetime]:
+        """Since when each placeholder of the tenant has its original, by placeholder. Nothing is opened."""
+        known = select(vault.c.placeholder, vault.c.kept_at).where(vault.c.tenant == tenant)
+        return {row.placeholder: row.kept_at for row in await connection.execute(known.order_by(vault.c.placeholder))}
+
+    @reading
+    async def everything(self, connection: AsyncConnection, tenant: str) -> Mapping[str, str]:
+        """All originals of the tenant, by placeholder. Raises WrongKey."""
+        rows = await connection.execute(select(vault).where(vault.c.tenant == tenant))
+        return {row.placeholder: self._opened(tenant, row.placeholder, row.original) for row in rows}
+
+    async def drop(self, tenant: str, placeholders: Collection[str]) -> int:
+        """Keep the originals of these placeholders no more; how many there were."""
+        dropped = await self._drop(tenant, placeholders)
+        with translated():
+            await to_its_end(self.database.empty_log())
+        return dropped
+
+    @writing
+    async def _drop(self, connection: AsyncConnection, tenant: str, placeholders: Collection[str]) -> int:
+        dropped = [
+            await connection.execute(delete(vault).where(*_among(tenant, batch))) for batch in batches(placeholders)
+        ]
+        for batch in batches(placeholders):
+            there = (vault_sessions.c.tenant == tenant, vault_sessions.c.placeholder.in_(batch))
+            await connection.execute(delete(vault_sessions).where(*there))
+        return sum(gone.rowcount for gone in dropped)
+
+    def _opened(self, tenant: str, placeholder: str, original: bytes) -> str:
+        return self._cipher.unseal(original, _context(tenant, placeholder)).decode("utf-8", "surrogatepass")
+
+    @reading
+    async def _fingerprints(
+        self, connection: AsyncConnection, tenant: str, placeholders: Collection[str]
+    ) -> dict[str, str]:
+        return {
+            row.placeholder: row.fingerprint
+            for batch in batches(placeholders)
+            for row in await connection.execute(
+                select(vault.c.placeholder, vault.c.fingerprint).where(*_among(tenant, batch))
+            )
+        }
+
+    @writing
+    async def _meet(self, connection: AsyncConnection, tenant: str, placeholders: Sequence[str], session: str) -> None:
+        """For those that are in the vault: one that was forgotten a moment ago is met when it comes again."""
+        there = {
+            placeholder
+            for batch in batches(placeholders)
+            for placeholder in (
+                await connection.execute(select(vault.c.placeholder).where(*_among(tenant, batch)))
+            ).scalars()
+        }
+        own = {"tenant": tenant, "session": session}
+        proven = await self._met(connection, tenant, there, session)
+        new = [one for one in placeholders if one in there and one not in proven]
+        for batch in batches(new):
+            await connection.execute(delete(vault_sessions).where(*_noted(tenant, batch, session)))
+        rows = [
+            {**own, "placeholder": one, "proof": self._cipher.seal(b"", _meeting(tenant, one, session))} for one in new
+        ]
+        await add_missing(connection, vault_sessions, rows)
+
+    async def _met(
+        self, connection: AsyncConnection, tenant: str, placeholders: Collection[str], session: str
+    ) -> frozenset[str]:
+        """Those of them that the session has met. What is not proven by the key counts for nothing."""
+        return frozenset(
+            [
+                row.placeholder
+                for batch in batches(placeholders)
+                for row in await connection.execute(select(vault_sessions).where(*_noted(tenant, batch, session)))
+                if self._proves(row.proof, _meeting(tenant, row.placeholder, session))
+            ]
+        )
+
+    def _proves(self, proof: bytes | None, meeting: bytes) -> bool:
+        try:
+            return proof is not None and self._cipher.unseal(proof, meeting) == b""
+        except WrongKey:
+            return False
+
+    @writing
+    async def _add(self, connection: AsyncConnection, tenant: str, originals: Sequence[Original]) -> None:
+        await add_missing(connection, vault, [self._row(tenant, original) for original in originals])
+
+    def _row(self, tenant: str, original: Original) -> dict[str, object]:
+        sealed = self._cipher.seal(
+            original.text.encode("utf-8", "surrogatepass"), _context(tenant, original.placeholder)
+        )
+        return {
+            "tenant": tenant,
+            "placeholder": original.placeholder,
+            "fingerprint": original.fingerprint,
+            "original": sealed,
+            "kept_at": self._clock(),
+        }
+
+
+def _noted(tenant: str, placeholders: Sequence[str], session: str) -> Sequence[ColumnElement[bool]]:
+    noted = vault_sessions.c
+    return noted.tenant == tenant, noted.placeholder.in_(placeholders), noted.session == session
+
+
+def _among(tenant: str, placeholders: Sequence[str]) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return vault.c.tenant == tenant, vault.c.placeholder.in_(placeholders)
+
+
+def _context(tenant: str, placeholder: str) -> bytes:
+    return f"{tenant}\x00{placeholder}".encode()
+
+
+def _meeting(tenant: str, placeholder: str, session: str) -> bytes:
+    return f"met\x00{tenant}\x00{placeholder}\x00{session}".encode()

@@ -1,0 +1,1 @@
+"""Reports: assembled, compared, reviewed and exported."""

@@ -1,0 +1,413 @@
+"""Markdown of reports: made inert before it is stored, whatever documents and models put into it.
+
+Nothing is fetched when somebody opens it, nothing runs, and a link is not other than it looks: HTML, images and links
+lose what makes them that, and stay as text, each with its target. Code stays as it is, where it is code by the rules of
+CommonMark and also where tables are known, whose cells and rows end code.
+
+The same Markdown in blocks, for reports that are sent: HTML is words there, and links lead to the web.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import unescape
+from typing import NamedTuple
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
+from markdown_it.tree import SyntaxTreeNode
+
+from waystation.documents.citations import CITATION, citations_in
+from waystation.kernel.errors import BadInput
+from waystation.privacy.policy import PLACEHOLDER
+from waystation.reports.blocks import (
+    CodeBlock,
+    ExportedReport,
+    HeadingBlock,
+    Imprint,
+    Inline,
+    ListBlock,
+    NumberedSource,
+    Numbering,
+    ParagraphBlock,
+    QuoteBlock,
+    ReportBlock,
+    RuleBlock,
+    StoredReport,
+    TableBlock,
+    shown_citation,
+)
+from waystation.security.untrusted import plain, plain_words
+
+_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
+_NOT_IN_ADDRESSES = frozenset("<\"`'\\|")
+_LONGEST_ADDRESS = 2_000
+_LONGEST_ENTITY = 40
+_ENDING_CELLS = frozenset("|\n")
+_ACTIVE = frozenset({"html_block", "html_inline", "image", "link_open"})
+_AUTOMATIC = "autolink"
+"""`<https://…>` shows its target, and is left."""
+
+
+def inert(markdown: str) -> str:
+    """The same words without HTML, images, links behind other words, and signs that steer a terminal.
+
+    A link `[word](https://a.example)` reads `[word] (https://a.example)` then.
+    """
+    text = plain(markdown)
+    tokens, defines = _parsed(text)
+    once = _cleaned(text, _stretches(text, tokens), "(:[" if defines else "(")
+    if not any(_is_active(token) for tables in (False, True) for token in _all(_parsed(once, tables=tables)[0])):
+        return once
+    # What was harmless before, such as an address that was none, may have come to mean something.
+    return _cleaned(once, [_Stretch(0, once.count("\n") + 1, code=False)], "(:[")
+
+
+def inert_parser() -> MarkdownIt:
+    """For text that is inert already: no HTML of its own and no images, whatever was put into it since."""
+    return MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
+
+
+class _Stretch(NamedTuple):
+    """Lines from `first` to before `end` that are read as one: a paragraph, or a block of code."""
+
+    first: int
+    end: int
+    code: bool
+
+
+def _parsed(text: str, *, tables: bool = False) -> tuple[Sequence[Token], bool]:
+    """Its blocks, and whether it defines links apart from where they stand."""
+    found: dict[str, object] = {}
+    reader = MarkdownIt("commonmark")
+    return (reader.enable("table") if tables else reader).parse(text, found), bool(found.get("references"))
+
+
+def _all(tokens: Iterable[Token]) -> Iterator[Token]:
+    for token in tokens:
+        yield token
+        yield from token.children or ()
+
+
+def _is_active(token: Token) -> bool:
+    return token.type in _ACTIVE and token.markup != _AUTOMATIC
+
+
+def _stretches(text: str, tokens: Iterable[Token]) -> Iterator[_Stretch]:
+    """All lines of the text, in order."""
+    found: dict[int, _Stretch] = {}
+    for token in tokens:
+        if token.map is not None and (_is_code(token) or token.type == "inline"):
+            found.setdefault(token.map[0], _Stretch(*token.map, code=_is_code(token)))
+    line, end = 0, text.count("\n") + 1
+    while line < end:
+        stretch = found.get(line) or _Stretch(line, line + 1, code=False)
+        yield stretch
+        line = max(line + 1, stretch.end)
+
+
+def _is_code(token: Token) -> bool:
+    return token.type in {"fence", "code_block"}
+
+
+def _cleaned(text: str, stretches: Iterable[_Stretch], linking: str) -> str:
+    """`linking`: the signs that make a link of the bracket that closes before them."""
+    lines = text.split("\n")
+    parts = (
+        ("\n".join(lines[stretch.first : max(stretch.end, stretch.first + 1)]), stretch.code) for stretch in stretches
+    )
+    return "\n".join(part if code else _harmless(part, linking) for part, code in parts)
+
+
+def _harmless(text: str, linking: str) -> str:
+    """A stretch without code blocks. Where what is code to one reader ends at a cell to another, nothing is code."""
+    pieces = list(_pieces(text, linking, _closing_runs(text)))
+    if _may_have_cells(text) and any(piece[0] == "`" and not _ENDING_CELLS.isdisjoint(piece) for piece in pieces):
+        pieces = list(_pieces(text, linking, {}))
+    return "".join(pieces)
+
+
+def _pieces(text: str, linking: str, closing: Mapping[int, int]) -> Iterator[str]:
+    """The stretch from left to right, so that what comes out is read as it was here."""
+    place = 0
+    while place < len(text):
+        sign = text[place]
+        if sign == "\\" and text[place + 1 : place + 2] in _PUNCTUATION:
+            end = place + 2
+            yield text[place:end]
+        elif sign == "`":
+            end = closing.get(place) or place + _run(text, place)
+            yield text[place:end]
+        elif sign == "<" and (end := _end_of_placeholder(text, place) or _end_of_address(text, place)):
+            yield text[place:end]
+        elif sign == "&" and (end := _end_of_steering(text, place)):
+            yield f"&amp;{text[place + 1 : end]}"
+        else:
+            end = place + 1
+            yield _without_effect(sign, text[end : end + 1], linking)
+        place = end
+
+
+def _may_have_cells(text: str) -> bool:
+    return any(sign in text for sign in ("|", ":-", "-:"))
+
+
+def _without_effect(sign: str, after: str, linking: str) -> str:
+    if sign == "<" and (after.isalpha() or after in {"/", "!", "?"}):
+        return "&lt;"
+    return "] " if sign == "]" and after and after in linking else sign
+
+
+def _end_of_placeholder(text: str, place: int) -> int:
+    """Behind `<PERSON_7f3a2c91d04e>`, whose underscore keeps it from being HTML; 0 where there is none."""
+    found = PLACEHOLDER.match(text, place)
+    return found.end() if found else 0
+
+
+def _end_of_steering(text: str, place: int) -> int:
+    """Behind `&#x202e;`, which is a sign that steers once it is read; 0 where there is none."""
+    end = text.find(";", place, place + _LONGEST_ENTITY) + 1
+    sign = unescape(text[place:end])
+    return end if sign != plain(sign) else 0
+
+
+def _end_of_address(text: str, place: int) -> int:
+    """Behind `<https://…>`, which shows where it leads; 0 where there is none."""
+    if not text[place + 1 : place + 9].lower().startswith(("http://", "https://")):
+        return 0
+    for end in range(place + 1, min(len(text), place + _LONGEST_ADDRESS)):
+        if text[end] == ">":
+            return end + 1
+        if text[end] in _NOT_IN_ADDRESSES or text[end].isspace():
+            return 0
+    return 0
+
+
+def _run(text: str, place: int) -> int:
+    end = place
+    while text[end : end + 1] == "`":
+        end += 1
+    return end - place
+
+
+def _closing_runs(text: str) -> dict[int, int]:
+    """Where code ends, by where the run of backticks begins that opens it: at the next run of that length."""
+    runs: list[tuple[int, int]] = []
+    place = text.find("`")
+    while place >= 0:
+        runs.append((place, length := _run(text, place)))
+        place = text.find("`", place + length)
+    ends: dict[int, int] = {}
+    next_of_length: dict[int, int] = {}
+    for begin, length in reversed(runs):
+        if length in next_of_length:
+            ends[begin] = next_of_length[length]
+        next_of_length[length] = begin + length
+    return ends
+
+
+_CONTAINERS = frozenset({"blockquote", "bullet_list", "ordered_list"})
+_LEADING_OUT = ("http://", "https://", "mailto:")
+_DEEPEST, _DEEPEST_READ = 8, 100
+"""Blocks within blocks: what is deeper stands at that depth, and what no person writes is read as not indented."""
+_LONGEST_INDENT = 60
+_INDENTS = " >-*+.)0123456789"
+"""What opens blocks within blocks at the beginning of a line."""
+_UNTITLED = "Report"
+
+
+def exported_report(stored: StoredReport, imprint: Imprint) -> ExportedReport:
+    """The report in blocks, with its citations numbered. Its first heading is its title."""
+    numbering = Numbering(stored)
+    reader = _Reader(_citing_reader(), numbering)
+    blocks = reader.blocks(stored.body)
+    titles = (one for one in blocks if isinstance(one, HeadingBlock) and one.level == 1)
+    title = next(titles, None)
+    return ExportedReport(
+        title=_UNTITLED if title is None else "".join(one.text for one in title.inlines).strip() or _UNTITLED,
+        imprint=imprint,
+        blocks=tuple(one for one in blocks if one is not title and not _asks_again(one, title)),
+        checked=stored.checked,
+        account=reader.blocks(stored.account),
+        sources=numbering.sources(),
+    )
+
+
+def _asks_again(block: ReportBlock, title: HeadingBlock | None) -> bool:
+    """Whether it is the question, and the title has said it."""
+    if title is None or not isinstance(block, ParagraphBlock):
+        return False
+    said, titled = ["".join(one.text for one in part.inlines).strip() for part in (block, title)]
+    return said == f"Question. {titled}"
+
+
+def numbered_markdown(stored: StoredReport, report: ExportedReport) -> str:
+    """The report as Markdown to be sent: citations as numbers, and the list of sources behind what agents wrote.
+
+    Inert again, since placeholders may have been restored.
+    """
+    shown = {f"[{one.document}:{one.first_line}-{one.last_line}]": shown_citation(one) for one in report.sources}
+    above, mark, below = f"\n{stored.body}".partition("\n# ")
+    title, _, rest = below.partition("\n")
+    pieces = [above.strip(), f"# {title}" if mark else "", f"*{report.imprint}*", _renumbered(rest.strip(), shown)]
+    if report.sources or report.checked:
+        lines = [
+            f"- {shown_citation(one)} {_plain_name(one)}{f': {one.fault}' if one.fault else ''}"
+            for one in report.sources
+        ]
+        pieces.append("\n\n".join(filter(None, ["## Sources", report.checked, "\n".join(lines)])))
+    pieces.append(_renumbered(stored.account, shown))
+    return inert("\n\n".join(filter(None, pieces)) + "\n")
+
+
+def _plain_name(source: NumberedSource) -> str:
+    return plain_words(f"{source.name}, {source.where}").replace("__", "\\_\\_").replace("*", "\\*")
+
+
+def _renumbered(markdown: str, shown: Mapping[str, str]) -> str:
+    return CITATION.sub(lambda match: shown.get(match[0], match[0]), markdown)
+
+
+def _citing_reader() -> MarkdownIt:
+    """Of CommonMark with tables and citations, whose names are names and no emphasis: `[a/__init__.py:1-2]`."""
+    reader = MarkdownIt("commonmark", {"html": False, "maxNesting": _DEEPEST_READ}).enable("table")
+    reader.inline.ruler.before("link", "citation", _read_citation)
+    return reader
+
+
+def _read_citation(state: StateInline, silent: bool) -> bool:
+    match = CITATION.match(state.src, state.pos)
+    if match is None:
+        return False
+    if not silent:
+        state.push("citation", "", 0).content = match[0]
+    state.pos = match.end()
+    return True
+
+
+def _less_indented(line: str) -> str:
+    line = line.expandtabs(4)
+    words = line.lstrip(_INDENTS)
+    return words if words and len(line) - len(words) > _LONGEST_INDENT else line
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads Markdown into blocks."""
+
+    markdown: MarkdownIt
+    numbering: Numbering
+
+    def blocks(self, text: str) -> tuple[ReportBlock, ...]:
+        tokens = self.markdown.parse(plain(text))
+        if any(token.level >= _DEEPEST_READ - 1 for token in tokens):
+            # The reader has left out what was deeper, and all that came after it.
+            tokens = self.markdown.parse("\n".join(map(_less_indented, plain(text).split("\n"))))
+        return self._blocks(SyntaxTreeNode(tokens).children, 0)
+
+    def _blocks(self, nodes: Iterable[SyntaxTreeNode], depth: int) -> tuple[ReportBlock, ...]:
+        return tuple(block for node in nodes for block in self._block(node, depth))
+
+    def _block(self, node: SyntaxTreeNode, depth: int) -> tuple[ReportBlock, ...]:
+        if node.type in _CONTAINERS:
+            return self._container(node, depth)
+        block = self._leaf(node)
+        return () if block is None else (block,)
+
+    def _container(self, node: SyntaxTreeNode, depth: int) -> tuple[ReportBlock, ...]:
+        quotes = node.type == "blockquote"
+        parts = [node] if quotes else node.children
+        inner = tuple(self._blocks(part.children, depth + 1) for part in parts)
+        if depth >= _DEEPEST:
+            return tuple(block for blocks in inner for block in blocks)
+        if quotes:
+            return (QuoteBlock(blocks=inner[0]),)
+        return (ListBlock(first=int(node.attrs.get("start", 1)) if node.type == "ordered_list" else None, items=inner),)
+
+    def _leaf(self, node: SyntaxTreeNode) -> ReportBlock | None:
+        match node.type:
+            case "paragraph":
+                return ParagraphBlock(inlines=self._inlines(node))
+            case "heading":
+                return HeadingBlock(level=int(node.tag[1:]), inlines=self._inlines(node))
+            case "fence" | "code_block":
+                return CodeBlock(text=node.content.rstrip("\n"))
+            case "hr":
+                return RuleBlock()
+            case "table":
+                rows = (row for part in node.children for row in part.children)
+                return TableBlock(rows=tuple(tuple(self._inlines(cell) for cell in row.children) for row in rows))
+            case _:
+                return None
+
+    def _inlines(self, node: SyntaxTreeNode) -> tuple[Inline, ...]:
+        """Of a paragraph, a heading or a cell."""
+        inline = node.children[0] if node.children else None
+        return tuple(self._marked(inline.children, Inline())) if inline is not None and inline.children else ()
+
+    def _marked(self, nodes: Iterable[SyntaxTreeNode], marks: Inline) -> Iterator[Inline]:
+        for node in nodes:
+            match node.type:
+                case "strong":
+                    yield from self._marked(node.children, marks.replace(strong=True))
+                case "em":
+                    yield from self._marked(node.children, marks.replace(emphasis=True))
+                case "link":
+                    yield from self._marked(node.children, self._linked(node, marks))
+                case _:
+                    yield self._worded(node, marks)
+
+    @staticmethod
+    def _linked(node: SyntaxTreeNode, marks: Inline) -> Inline:
+        address = str(node.attrs.get("href", ""))
+        leads_out = address.lower().startswith(_LEADING_OUT)
+        fits = len(address) <= _LONGEST_ADDRESS  # no typesetter takes those of any length
+        return marks.replace(address=address) if leads_out and fits else marks
+
+    def _worded(self, node: SyntaxTreeNode, marks: Inline) -> Inline:
+        match node.type:
+            case "softbreak":
+                return marks.replace(text=" ")
+            case "hardbreak":
+                return marks.replace(text="\n")
+            case "code_inline":
+                return marks.replace(text=node.content, code=True)
+            case "citation":
+                (citation,) = citations_in(node.content)
+                return marks.replace(source=self.numbering.number(citation), address="")
+            case "image":
+                return marks.replace(text=plain(f"{node.content} ({node.attrs.get('src', '')})"), address="")
+            case _:
+                return marks.replace(text=plain(node.content))
+
+
+def as_html(markdown: str) -> str:
+    """A report as HTML: no HTML of its own, no images, and links only where the address is what is read.
+
+    It takes a second for 20,000 characters of nothing but brackets: not on the loop that answers others.
+    """
+    return inert_parser().render(inert(markdown))
+
+
+def sections_of(markdown: str) -> tuple[tuple[str, str], ...]:
+    """Every heading, with all that stands below it up to the next one of its level or above."""
+    tokens, lines = MarkdownIt("commonmark").parse(markdown), markdown.splitlines()
+    heads = [
+        (int(token.tag[1:]), token.map[0], tokens[place + 1].content)
+        for place, token in enumerate(tokens)
+        if token.type == "heading_open" and token.map is not None and token.level == 0
+    ]
+    found: list[tuple[str, str]] = []
+    for place, (level, first, words) in enumerate(heads):
+        end = next((line for deep, line, _ in heads[place + 1 :] if deep <= level), len(lines))
+        found.append((words, "\n".join(lines[first:end]).strip()))
+    return tuple(found)
+
+
+def section_of(sections: Iterable[tuple[str, str]], wanted: str) -> str:
+    """Of these, the one under the heading that is meant. Raises BadInput."""
+    known = list(sections)
+    for heading, text in known:
+        if heading.casefold().strip() == wanted.casefold().strip().lstrip("# "):
+            return text
+    raise BadInput(f"there is no section {wanted!r}: there are {', '.join(repr(heading) for heading, _ in known)}")

@@ -1,0 +1,389 @@
+"""Puts a task's report together, checks its citations against the documents, and stores it.
+
+A text's citations, checked against a task's documents as its agents call them.
+
+Brings what a task came to into memory, so that later tasks of its session find it: its report, and its findings.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from datetime import datetime
+
+from waystation.agents.deliverables import Finding, ReportDraft, criteria_met
+from waystation.agents.redaction import redactor_for
+from waystation.agents.tools.work import HandedOver, claim_line, handed_over
+from waystation.documents.citations import (
+    Citation,
+    CitedDocument,
+    FailedCitation,
+    citation_faults,
+    citations_in,
+    corrected,
+)
+from waystation.documents.documents import Document, DocumentFinder, earlier_versions
+from waystation.documents.redacted import DocumentNames, RedactedDocuments, document_names
+from waystation.documents.web_pages import kept_pages, page_lines
+from waystation.kernel.clock import Clock
+from waystation.kernel.errors import TextMissing, UnknownTask
+from waystation.kernel.refs import TaskRef
+from waystation.kernel.scopes import OfTask
+from waystation.kernel.value import Value
+from waystation.memory.archive import Archive, Drained
+from waystation.memory.passages import Results, beyond, result_passages, results_run
+from waystation.planning.plan import BY_A_PERSON
+from waystation.privacy.policy import Place
+from waystation.privacy.ports import Redactor, Vault
+from waystation.reports.changes import changes_part, report_changes
+from waystation.reports.markdown import inert
+from waystation.reports.report import (
+    Apparatus,
+    Faults,
+    ReportParts,
+    StepFindings,
+    document_lines,
+    not_holding,
+    not_remembered_section,
+    not_used_section,
+    opened_with,
+    oversight_lines,
+    procedure_lines,
+    sources_section,
+    whole_report,
+    written_part,
+)
+from waystation.security.untrusted import one_line
+from waystation.store.ports import Store
+from waystation.tasks.state import TaskState
+from waystation.tasks.task import ReportVersion, Reused, TaskPhase, TaskProgress, TaskRow
+
+
+@dataclass(frozen=True)
+class Chronicler:
+    """Chronicles tasks. Doing it again, after a rewind too, leaves what holds then and nothing else."""
+
+    store: Store
+    redactor: Redactor
+    archive: Archive
+    clock: Clock
+
+    async def keep(self, ref: TaskRef, written: str, blob: str, reused: Reused | None) -> None:
+        """Let the passages of a report and of its task's findings wait for memory; what was taken over from another
+        task is there already. Raises RedactionFailed, StoreError.
+        """
+        there = await handed_over(ref.reader, self.store)
+        found = [
+            (step, claim_line(finding))
+            for step, finding in _findings(there)
+            if reused is None or step not in reused.agents
+        ]
+        texts = [written, *(said for _, said in found)]
+        redactor = redactor_for(self.redactor, self.store, ref.reader)
+        report, *said = [one.text for one in await redactor.redact(texts, Place.COMPRESSED, ref.tenant)]
+        steps = (step for step, _ in found)
+        results = Results(ref=ref, report=report, blob=blob, findings=tuple(zip(steps, said, strict=True)))
+        await self.store.commit_results(ref, result_passages(results, self.clock()))
+
+    async def bring_in(self, task_id: str) -> Drained:
+        """Those that wait into memory. Where it is down, they wait on."""
+        return await self.archive.drain(results_run(task_id))
+
+
+def _findings(there: HandedOver) -> list[tuple[str, Finding]]:
+    found = [(step, finding) for step, findings in there.findings.items() for finding in findings.findings]
+    weighed = [(step, conclusion) for step, analysis in there.analyses.items() for conclusion in analysis.conclusions]
+    return [*found, *weighed]
+
+
+OUTDATED = "the document changed while the task ran; it held in the version before"
+GONE = "the document was removed while the task ran; it held before"
+
+
+@dataclass(frozen=True)
+class CheckedCitations:
+    """Every citation of a text, and what is wrong with it."""
+
+    markdown: str
+    """The text, with quotations as the documents have them, and a mark on what does not hold."""
+    called: DocumentNames
+    meant: Mapping[str, Document]
+    """Which documents of the task, by their names as cited."""
+    documents: Mapping[str, CitedDocument]
+    """The cited documents that are there, by their names as cited."""
+    faults: Mapping[Citation, str | None]
+
+    @property
+    def holding(self) -> list[Citation]:
+        """Those that hold, in the order of the text."""
+        return [citation for citation, reason in self.faults.items() if not reason]
+
+    @property
+    def failed(self) -> tuple[FailedCitation, ...]:
+        """Those that do not, and why."""
+        return tuple(
+            FailedCitation(citation=citation, reason=reason) for citation, reason in self.faults.items() if reason
+        )
+
+
+@dataclass(frozen=True)
+class CitationCheck:
+    """Checks citations."""
+
+    store: Store
+    redactor: Redactor
+    redacted: RedactedDocuments
+    """What agents have seen of documents and pages: quotations are compared with that, and sources are shown of it."""
+    vault: Vault | None = None
+    """Where names of documents in citations are found again, of which agents have seen placeholders."""
+
+    async def check(self, ref: TaskRef, markdown: str) -> CheckedCitations:
+        """What takes long is done in a thread: there may be thousands of citations of megabytes.
+
+        Raises RedactionFailed, StoreError.
+        """
+        citations = await asyncio.to_thread(citations_in, markdown)
+        documents = await self.store.documents(ref.task_id, ref.reader)
+        called = (await document_names(documents, self.redactor, ref.tenant)).of(self.vault, ref.session)
+        cited = {citation.document for citation in citations}
+        meant = await _meant(called, cited)
+        there = {name: document.blob for name, document in meant.items() if not document.removed}
+        newest = await self._documents(there, ref.reader) | await self._cited_pages(ref.reader, cited)
+        found = await asyncio.to_thread(citation_faults, citations, newest)
+        wrong = [citation for citation, reason in found.items() if reason and citation.document in meant]
+        outdated = await self._outdated(ref.reader, wrong, meant) if wrong else {}
+        made = await asyncio.to_thread(corrected, markdown, found | outdated, newest)
+        return CheckedCitations(made.markdown, called, meant, newest, made.faults)
+
+    async def _documents(self, blobs: Mapping[str, str], task: OfTask) -> dict[str, CitedDocument]:
+        """By the same names. A document may be cited by many."""
+        of_blob = {blob: CitedDocument(await self.redacted.lines(blob, task)) for blob in _each(blobs.values())}
+        return {name: of_blob[blob] for name, blob in blobs.items()}
+
+    async def _outdated(
+        self, task: OfTask, wrong: Sequence[Citation], meant: Mapping[str, Document]
+    ) -> dict[Citation, str | None]:
+        """Those that held in a version before: whoever cited that invented nothing."""
+        earlier = earlier_versions(await self.store.document_updates(task.task_id, task))
+        of_document: dict[str, list[Citation]] = {}
+        for citation in wrong:
+            of_document.setdefault(meant[citation.document].name, []).append(citation)
+        found: dict[Citation, str | None] = {}
+        for name, citations in of_document.items():
+            names = {citation.document for citation in citations}
+            for blob in earlier.get(name, ()):
+                before = await self._documents(dict.fromkeys(names, blob), task)
+                then = await asyncio.to_thread(citation_faults, citations, before)
+                held = (citation for citation, reason in then.items() if reason is None)
+                found |= {one: GONE if meant[one.document].removed else OUTDATED for one in held}
+        return found
+
+    async def _cited_pages(self, task: OfTask, names: set[str]) -> dict[str, CitedDocument]:
+        """Pages of the web by the address as cited, as the task's agents have fetched them."""
+        wanted = {name for name in names if name.startswith(("http://", "https://"))}
+        blobs: dict[str, str] = {}
+        for run_id in await self.store.run_ids(task.task_id, task) if wanted else ():
+            pages = kept_pages((await self.store.load(run_id, task)).messages)
+            blobs |= {address: pages[address].blob for address in wanted & pages.keys()}
+        lines = {blob: await self.redacted.lines(blob, task) for blob in _each(blobs.values())}
+        of_blob = {blob: CitedDocument(await asyncio.to_thread(page_lines, text)) for blob, text in lines.items()}
+        return {address: of_blob[blob] for address, blob in blobs.items()}
+
+
+def _each(blobs: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(blobs))
+
+
+async def _meant(called: DocumentNames, names: Set[str]) -> dict[str, Document]:
+    """The documents that these names mean."""
+    documents = called.documents
+    finder = DocumentFinder(documents)
+    found = {name: finder.index(await called.original(name)) for name in sorted(names)}
+    return {name: documents[index] for name, index in found.items() if index is not None}
+
+
+class Published(Value):
+    """A stored report."""
+
+    report: str
+    """Content hash."""
+    version: ReportVersion
+    citations: int
+    failed: int
+    short: str = ""
+    """Why the task is partial although its work was done; empty: it is not."""
+
+
+class Composed(Value):
+    """A report that is stored nowhere yet."""
+
+    markdown: str
+    citations: int
+    failed: int
+    written: str
+    """What agents wrote of it."""
+    nothing: bool
+    """No agent has noted, found or written anything."""
+
+
+@dataclass(frozen=True)
+class Publisher:
+    """Publishes reports. Doing it again gives the same report."""
+
+    store: Store
+    redactor: Redactor
+    check: CitationCheck
+    chronicler: Chronicler | None = None
+    """Who brings report and findings into memory, for later tasks."""
+
+    async def publish(
+        self, ref: TaskRef, progress: TaskProgress, state: TaskState | None = None, at: datetime | None = None
+    ) -> Published:
+        """Store the report beside earlier ones, how the task ended, and the state that a rewind goes on from.
+
+        Raises RedactionFailed, StoreError.
+        """
+        composed = await self.compose(ref, progress)
+        report = await self.store.put_text(composed.markdown, ref.reader)
+        kept = await self.store.put_text(state.model_dump_json(), ref.reader) if state is not None else None
+        if self.chronicler is not None and not composed.nothing:
+            await self.chronicler.keep(ref, composed.written, report, progress.reused)
+            await self.chronicler.bring_in(ref.task_id)
+        short = not_holding(composed.failed, composed.citations) if progress.phase is TaskPhase.DONE else ""
+        if short:
+            short = f"The report is partial: {short}."
+            progress = progress.replace(phase=TaskPhase.PARTIAL, notes=(*progress.notes, short))
+        earlier = progress.reports
+        version = ReportVersion(number=len(earlier) + 1, report=report, phase=progress.phase, stored_at=at)
+        await self.store.finish(ref.task_id, progress.replace(report=report, reports=(*earlier, version), state=kept))
+        made, failed = composed.citations, composed.failed
+        return Published(report=report, version=version, citations=made, failed=failed, short=short)
+
+    async def compose(self, ref: TaskRef, progress: TaskProgress) -> Composed:
+        """The report over what agents have handed over so far; a draft while the task is not over. Nothing is stored.
+
+        Raises RedactionFailed, StoreError.
+        """
+        parts = await self._parts(ref, progress)
+        checked = await self.check.check(ref, written_part(parts))
+        sections = [
+            checked.markdown,
+            await asyncio.to_thread(sources_section, checked.holding, checked.documents),
+            "\n\n".join(filter(None, (not_used_section(parts.left_out), await self._not_remembered(ref, progress)))),
+            await self._oversight(ref, progress),
+            await self._criteria(ref, parts.draft, checked),
+            await self._asked(ref, checked),
+        ]
+        cited = [failed.citation.document for failed in checked.failed]
+        names = [*cited, *(one.name for one in parts.procedures)]
+        shown = [await asyncio.to_thread(checked.called.shown_in, text) for text in (*sections, *names)]
+        written, sources, not_used, oversight, criteria, asked, *names = await self._redacted(shown, ref.tenant)
+        failed = tuple(
+            FailedCitation(citation=one.citation.replace(document=name), reason=one.reason)
+            for one, name in zip(checked.failed, names[: len(cited)], strict=True)
+        )
+        count = len(checked.faults)
+        apparatus = Apparatus(
+            checked=count,
+            failed=failed,
+            criteria=criteria,
+            asked=asked,
+            sources=sources,
+            not_used=not_used,
+            oversight=oversight,
+            procedures=procedure_lines(names[len(cited) :], [one.digest for one in parts.procedures]),
+            answers=tuple((await self.store.payments(ref.task_id, ref.reader)).bill.answers_of_others),
+        )
+        return Composed(
+            markdown=await self._opened(ref, whole_report(parts, written, apparatus)),
+            citations=count,
+            failed=len(failed),
+            written=written,
+            nothing=parts.nothing,
+        )
+
+    async def _opened(self, ref: TaskRef, composed: str) -> str:
+        """The report, inert; where its task is to tell what changed since an earlier one, opened with that.
+
+        Claims of both are cut out of what made them harmless, and the earlier report was redacted by the rules of then.
+        """
+        report = await asyncio.to_thread(inert, composed)
+        since = (await self.store.task(ref.task_id, ref.reader)).request.since
+        if since is None:
+            return report
+        session = ref.reader.recalling("session")
+        try:
+            last = (await self.store.task(since, session)).progress
+            version = last.readable if last is not None else None
+            before = await self.store.get_text(version.report, session) if version is not None else None
+        except (UnknownTask, TextMissing):
+            before = None
+        if before is None:
+            return opened_with(
+                report, f"> **What changed since last time** is not known: {since} has no report any more."
+            )
+        found = await asyncio.to_thread(report_changes, before, report)
+        (part,) = await self._redacted([changes_part(found, since, ref.task_id)], ref.tenant)
+        return await asyncio.to_thread(inert, opened_with(report, part))
+
+    async def _parts(self, ref: TaskRef, progress: TaskProgress) -> ReportParts:
+        row = await self.store.task(ref.task_id, ref.reader)
+        there = await handed_over(ref.reader, self.store)
+        titles = {step.id: step.title for step in there.plan.steps}
+        return ReportParts(
+            question=await self._question(row),
+            draft=there.draft,
+            findings=tuple(StepFindings(title=titles[step], findings=found) for step, found in there.findings.items()),
+            analysis=there.analysis,
+            progress=progress,
+            offline=row.terms.offline,
+            left_out=row.request.left_out,
+            procedures=row.request.procedures,
+        )
+
+    async def _question(self, row: TaskRow) -> str:
+        """The whole question, redacted as its title is, which is cut: both stand where everybody looks."""
+        (redacted,) = await self.redactor.redact([row.request.question], Place.TITLE, row.ref.tenant)
+        return redacted.text
+
+    async def _not_remembered(self, ref: TaskRef, progress: TaskProgress) -> str:
+        """Of a task that has delivered: others remember no documents."""
+        if progress.phase not in {TaskPhase.DONE, TaskPhase.PARTIAL}:
+            return ""
+        most = (await self.store.task(ref.task_id, ref.reader)).terms.remembered_characters
+        return not_remembered_section(beyond(await self.store.documents(ref.task_id, ref.reader), most))
+
+    async def _oversight(self, ref: TaskRef, progress: TaskProgress) -> str:
+        """What became of the plan and why; what reviews found, and is still so."""
+        reasons = {
+            version.number: version.reason for version in await self.store.plan_versions(ref.task_id, ref.reader)
+        }
+        last = progress.reviews[-1] if progress.reviews else None
+        found = last.found if last is not None and not last.sent_back else None
+        faults = Faults() if found is None else await self._faults(found, ref)
+        changed = "- A person changed the plan before its steps began" if BY_A_PERSON in reasons.values() else ""
+        told = oversight_lines(progress.revisions, reasons, progress.reviews, faults)
+        return "\n".join(filter(None, [changed, told]))
+
+    async def _criteria(self, ref: TaskRef, draft: ReportDraft, checked: CheckedCitations) -> str:
+        """Of a report that its writer handed in."""
+        accept = (await self.store.task(ref.task_id, ref.reader)).request.accept if draft.title else ()
+        failing = {str(one.citation) for one in checked.failed}
+        met = criteria_met(accept, draft, {*map(str, checked.holding)} - failing, failing)
+        return "\n".join(one.line for one in met)
+
+    async def _asked(self, ref: TaskRef, checked: CheckedCitations) -> str:
+        """Who asked and when, and which versions of which documents are cited."""
+        row = await self.store.task(ref.task_id, ref.reader)
+        earlier = earlier_versions(await self.store.document_updates(ref.task_id, ref.reader))
+        meant = (checked.meant.get(one.document) for one in checked.holding)
+        cited = {document.name: document for document in meant if document is not None}
+        asked = f"- Asked by {one_line(row.request.tenant)}, {row.submitted_at:%Y-%m-%d %H:%M} UTC"
+        return "\n".join([asked, *document_lines([*cited.values()], earlier)])
+
+    async def _faults(self, found: str, ref: TaskRef) -> Faults:
+        """Those of a review."""
+        return Faults.model_validate_json(await self.store.get_text(found, ref.reader))
+
+    async def _redacted(self, sections: list[str], tenant: str) -> list[str]:
+        """As a model would see them: they name files, sheets and attachments."""
+        return [redacted.text for redacted in await self.redactor.redact(sections, Place.REPORT, tenant)]

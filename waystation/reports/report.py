@@ -1,0 +1,451 @@
+"""The report: what the agents wrote, and an account of how it came about, in Markdown.
+
+What code alone can tell of a draft report against the findings. It reads words, not meaning: it misses much, and
+says only what is certain enough to bother a writer with.
+
+What a report's account says of revisions of the plan and of reviews, and what was not mended.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import Literal
+
+from pydantic import Field
+
+from waystation.agents.delegation import parent_of
+from waystation.agents.deliverables import Analysis, Finding, Findings, ReportDraft
+from waystation.documents.citations import CITATION, Citation, CitedDocument, FailedCitation, citations_in
+from waystation.documents.documents import Document, LeftOut
+from waystation.documents.procedures import GivenProcedure
+from waystation.kernel.amount import Amount, amount_text, used_text
+from waystation.kernel.patterns import proven
+from waystation.kernel.text import counted
+from waystation.kernel.value import Value
+from waystation.memory.passages import Beyond
+from waystation.planning.plan import PlanRevision, Review
+from waystation.security.untrusted import one_line
+from waystation.tasks.details import answer_text, cost_text, privacy_text, work_text
+from waystation.tasks.task import StepProgress, TaskPhase, TaskProgress
+
+OFFLINE_WARNING = (
+    "> **No LLM wrote this.** The built-in offline model searched the documents, copied the best passages word for "
+    "word and put them in order. It understands nothing; read it as an index, not as an answer."
+)
+
+ONLY_QUOTED = "That says that they are quoted exactly, and not that they answer the question."
+"""Behind the check of a report of the built-in model: what is far from the question is quoted exactly, too."""
+_QUESTION = "**Question.**"
+_APPARATUS = "## Criteria of this report\n", "## Sources\n", "## Citations", "## How this report came about\n"
+"""How sections begin that code adds behind what agents wrote."""
+
+MOST_EARLY = 4
+"""Agents that are named on top; all of them stand in the account."""
+MOST_TITLE = 300
+"""Characters."""
+MOST_LEFT_OUT = 50
+"""Lines of the list of what was not used."""
+MOST_READ, DIGEST_DIGITS = 200, 16
+"""Documents that the account names, and hexadecimal digits of each."""
+
+
+class StepFindings(Value):
+    """What one research step handed in, or had noted when it was stopped."""
+
+    title: str
+    findings: Findings
+
+
+class ReportParts(Value):
+    """Everything that a report is made of."""
+
+    question: str
+    draft: ReportDraft
+    findings: tuple[StepFindings, ...]
+    analysis: Analysis | None
+    progress: TaskProgress
+    offline: bool
+    left_out: tuple[LeftOut, ...] = ()
+    procedures: tuple[GivenProcedure, ...] = ()
+    """What agents were told to follow."""
+
+    @property
+    def nothing(self) -> bool:
+        """Whether no agent has noted, found or written anything."""
+        found = any(step.findings.findings for step in self.findings)
+        return not found and self.analysis is None and self.draft == ReportDraft()
+
+
+class Apparatus(Value):
+    """What code adds to what the agents wrote: the check of their citations, and parts in Markdown."""
+
+    checked: int = 0
+    failed: tuple[FailedCitation, ...] = ()
+    criteria: str = ""
+    """Lines: what was demanded, and where it is met."""
+    sources: str = ""
+    not_used: str = ""
+    oversight: str = ""
+    """Lines of the account: revisions, reviews, and what was not mended."""
+    procedures: str = ""
+    """Lines of the account: what agents were told to follow."""
+    asked: str = ""
+    """Lines of the account: who asked and when, and which documents are cited."""
+    answers: tuple[str, ...] = ()
+    """Lines of the account: who answered in the place of the model that was asked for."""
+
+
+def opened_with(report: str, part: str) -> str:
+    """The report with this part, which begins as warnings do and so is no answer, behind its title and warnings."""
+    above, mark, rest = f"\n\n{report}".partition("\n\n# ")
+    head, *blocks = rest.split("\n\n")
+    place = sum(1 for _ in takewhile(lambda block: block.startswith("> **"), blocks))
+    return f"{above}{mark}{head}\n\n".removeprefix("\n\n") + "\n\n".join([*blocks[:place], part, *blocks[place:]])
+
+
+def written_part(parts: ReportParts) -> str:
+    """What the agents wrote; where the writing was not finished, the findings stand in for it."""
+    draft = parts.draft
+    whole = bool(draft.title)
+    lines = [f"# {draft.title or _title(parts) or 'Report'}"]
+    if not parts.progress.phase.over:
+        lines.append(_why_draft(parts.progress))
+    elif not whole:
+        lines.append(f"> **Partial.** {_why_partial(parts.progress)}")
+    elif early := [f"{step.id} ({step.reason})" for step in parts.progress.steps if step.state == "partial"]:
+        lines.append(f"> **Ended early:** {_some(early)}. What they had by then is in this report; the rest is not.")
+    said = lines[0] == f"# {' '.join(parts.question.split())}"
+    lines += ["" if said else f"{_QUESTION} {parts.question}", draft.summary]
+    lines += [f"## {section.heading}\n\n{section.markdown}" for section in draft.sections]
+    if not whole:
+        lines += _stand_in(parts)
+    return "\n\n".join(filter(None, lines))
+
+
+def whole_report(parts: ReportParts, written: str, apparatus: Apparatus) -> str:
+    """The report as it is stored: warning, written part, sources and their check, the account, what was not used."""
+    if apparatus.failed and parts.draft.title and parts.progress.phase.over:
+        why = not_holding(len(apparatus.failed), apparatus.checked)
+        written = opened_with(written, f"> **Partial.** {why}: each is marked where it stands, and listed with why.")
+    pieces = [
+        OFFLINE_WARNING if parts.offline else "",
+        written,
+        f"## Criteria of this report\n\n{apparatus.criteria}" if apparatus.criteria else "",
+        apparatus.sources,
+        _citations_section(apparatus.checked, apparatus.failed, offline=parts.offline),
+        _account(parts.progress, apparatus),
+        apparatus.not_used,
+    ]
+    return "\n\n".join(filter(None, pieces)) + "\n"
+
+
+def not_holding(failed: int, checked: int) -> str:
+    """How many citations do not hold; empty where all do."""
+    return f"{failed} of {checked} citations {'does' if failed == 1 else 'do'} not hold" if failed else ""
+
+
+def answer_part(report: str) -> str:
+    """What agents wrote of a whole report: without warnings and the question on top, and what code wrote behind it."""
+    end = min((place for head in _APPARATUS if (place := report.find(f"\n\n{head}")) >= 0), default=len(report))
+    blocks = report[:end].split("\n\n")
+    return "\n\n".join(block for block in blocks if not block.startswith(("> **", _QUESTION))).strip() + "\n"
+
+
+def sources_section(holding: Sequence[Citation], documents: Mapping[str, CitedDocument]) -> str:
+    """Each cited document once, in the order of first citation, with the places and lines cited; empty without any."""
+    cited: dict[str, set[tuple[int, int]]] = {}
+    for citation in holding:
+        cited.setdefault(citation.document, set()).add((citation.first_line, citation.last_line))
+    lines = [f"- {name}: {_cited(documents[name], sorted(ranges))}" for name, ranges in cited.items()]
+    return "\n".join(["## Sources", "", *lines]) if lines else ""
+
+
+def not_used_section(left_out: Sequence[LeftOut]) -> str:
+    """What was given and is in no document, the first 50 by name with reasons; empty without any."""
+    if not left_out:
+        return ""
+    lines = [" ".join(f"- {item.name}: {item.reason}".split()) for item in left_out[:MOST_LEFT_OUT]]
+    if len(left_out) > MOST_LEFT_OUT:
+        lines.append(f"- and {len(left_out) - MOST_LEFT_OUT:,} more")
+    return "\n".join(["## Not used", "", "Given with the documents, and not read:", "", *lines])
+
+
+def not_remembered_section(left_out: Beyond | None) -> str:
+    """Which documents memory does not get, or not all of, the first 50 by name; empty where it gets all."""
+    if left_out is None:
+        return ""
+    lines = [*left_out.lines[:MOST_LEFT_OUT]]
+    if len(left_out.lines) > MOST_LEFT_OUT:
+        lines.append(f"- and {len(left_out.lines) - MOST_LEFT_OUT:,} more")
+    said = (
+        f"This task's agents could read all of its documents. Later tasks recall {left_out.most:,} of their "
+        f"{left_out.all_characters:,} characters (WAYSTATION_REMEMBERED_CHARACTERS), and nothing of:"
+    )
+    return "\n".join(["## Not all in memory", "", said, "", *lines])
+
+
+def procedure_lines(names: Sequence[str], digests: Sequence[str]) -> str:
+    """Lines of the account: what agents were told to follow, by name and SHA-256 of the text; empty without any."""
+    return "\n".join(
+        f"- Followed: the procedure {one_line(name)}, sha256 `{digest}`"
+        for name, digest in zip(names, digests, strict=True)
+    )
+
+
+def document_lines(documents: Sequence[Document], earlier: Mapping[str, Sequence[str]]) -> list[str]:
+    """What was cited, each by the beginning of the SHA-256 of its text, as a line of the account; none without any.
+
+    `earlier`: versions before, by name.
+    """
+    read = [
+        f"{one.name} `{one.blob[:DIGEST_DIGITS]}`"
+        + (f" (version {len(before) + 1})" if (before := earlier.get(one.name, ())) else "")
+        for one in documents[:MOST_READ]
+    ]
+    more = f" and {len(documents) - MOST_READ:,} more" if len(documents) > MOST_READ else ""
+    said = f"- Read, each with the first {DIGEST_DIGITS} digits of the SHA-256 of its text: "
+    return [f"{said}{', '.join(read)}{more}"] if read else []
+
+
+def _cited(document: CitedDocument, ranges: Sequence[tuple[int, int]]) -> str:
+    by_place: dict[str, list[tuple[int, int]]] = {}
+    for first, last in ranges:
+        begin, end = document.place(first), document.place(last)
+        place = begin or "" if begin == end else f"{begin or 'beginning'} to {end}"
+        by_place.setdefault(place, []).append((first, last))
+    return ", ".join(f"{place} ({_numbers(own)})" if place else _numbers(own) for place, own in by_place.items())
+
+
+def _numbers(ranges: Sequence[tuple[int, int]]) -> str:
+    one = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
+    numbers = ", ".join(f"{first}" if first == last else f"{first}–{last}" for first, last in ranges)
+    return f"line {numbers}" if one else f"lines {numbers}"
+
+
+def _title(parts: ReportParts) -> str:
+    """The whole question where it is short enough for a heading, rather than its beginning."""
+    question = " ".join(parts.question.split())
+    return question if 0 < len(question) <= MOST_TITLE else parts.progress.title
+
+
+def _why_partial(progress: TaskProgress) -> str:
+    reasons = [f"{step.id}: {step.reason}" for step in _of_the_plan(progress) if step.reason]
+    if progress.phase is TaskPhase.CANCELLED:
+        reasons.insert(0, "the task was cancelled")
+    why = "; ".join(reasons) or "the writing step did not run"
+    return f"This report was not finished ({why}). What was found follows."
+
+
+def _some(agents: Sequence[str]) -> str:
+    more = len(agents) - MOST_EARLY
+    return "; ".join([*agents[:MOST_EARLY], *([f"and {more} more, named at the end"] if more > 0 else [])])
+
+
+def _of_the_plan(progress: TaskProgress) -> list[StepProgress]:
+    return [step for step in progress.steps if parent_of(step.id) is None]
+
+
+def _why_draft(progress: TaskProgress) -> str:
+    stands = "not over"
+    if steps := _of_the_plan(progress):
+        finished = sum(step.state in {"done", "partial"} for step in steps)
+        stands = f"{progress.phase}, with {finished} of {counted(len(steps), 'step')} finished"
+    return f"> **Draft.** The task is {stands}. If it ended now, it would deliver this."
+
+
+def _stand_in(parts: ReportParts) -> list[str]:
+    blocks = [
+        f"## Findings: {step.title}\n\n" + "\n".join(map(_bullet, step.findings.findings))
+        for step in parts.findings
+        if step.findings.findings
+    ]
+    if parts.analysis is not None and parts.analysis.conclusions:
+        blocks.append("## Conclusions\n\n" + "\n".join(map(_bullet, parts.analysis.conclusions)))
+    return blocks or ["Nothing was found before the work stopped."]
+
+
+def _bullet(finding: Finding) -> str:
+    return f"- {' '.join([' '.join(finding.claim.split()), *finding.citations])}"
+
+
+def _citations_section(checked: int, failed: tuple[FailedCitation, ...], *, offline: bool) -> str:
+    if not failed:
+        said = "The one citation was" if checked == 1 else f"All {checked} citations were"
+        all_hold = f"## Citations\n\n{said} checked against the documents, and hold{'s' * (checked == 1)}."
+        return f"{all_hold}{f' {ONLY_QUOTED}' if offline else ''}" if checked else ""
+    lines = [f"- {item.citation}: {item.reason}" for item in failed]
+    head = f"## Citations that did not check\n\n{not_holding(len(failed), checked)}:"
+    return "\n".join([head, "", *lines])
+
+
+def _account(progress: TaskProgress, apparatus: Apparatus) -> str:
+    usage = progress.totals.usage
+    lines = [
+        "## How this report came about",
+        "",
+        f"- Task `{progress.task_id}`, model `{progress.model}`, {progress.totals.turns} model turns"
+        + (f" in {work_text(progress)[0]}" if progress.legs else ""),
+        f"- Tokens: {usage.input:,} input, {usage.cache_write:,} cache write, {usage.cache_read:,} cache read, "
+        f"{usage.output:,} output; cost: {cost_text(progress)}",
+        f"- Budget: {used_text(progress.budget.spent, progress.budget.limit)}",
+    ]
+    lines += filter(None, [apparatus.asked])
+    if usage.searches:
+        lines.append(f"- Searches of the web, by the provider: {usage.searches:,}")
+    if usage.estimated:
+        lines.append(f"- Estimated, at most, as the endpoint did not report them: {usage.estimated:,} of these tokens")
+    lines += [f"- {answer}" for answer in apparatus.answers]
+    if privacy := privacy_text(progress):
+        lines.append(f"- {privacy}")
+    if progress.totals.possibly_billed:
+        held = Amount(tokens=progress.totals.possibly_billed, micro_usd=progress.totals.possibly_billed_micro_usd)
+        lines.append(f"- Possibly billed without a reply, and counted as spent: {amount_text(held)} at most")
+    lines += [
+        f"- {'Subagent' if parent_of(step.id) else 'Step'} {step.id} ended partial: {step.reason}"
+        for step in progress.steps
+        if step.state == "partial"
+    ]
+    lines += [*filter(None, [apparatus.procedures, apparatus.oversight]), *_compactions(progress)]
+    over = progress.phase.over
+    lines += [f"- {answer_text(approval, over=over)}" for approval in progress.approvals]
+    lines += [f"- {one_line(it.by) or 'Somebody'} told its agents something while it ran" for it in progress.tellings]
+    lines += [f"- Its documents changed while it ran: {update.text}" for update in progress.updates if update.kept]
+    lines += [f"- `{refusal.signal}` without effect: {refusal.reason}" for refusal in progress.refusals]
+    lines += [f"- {note}" for note in progress.notes]
+    return "\n".join(lines)
+
+
+def _compactions(progress: TaskProgress) -> list[str]:
+    made = progress.all_compactions
+    if not made.made_room:
+        return []
+    return [
+        f"- Compactions: {made.made_room}, {made.hidden_tokens:,} tokens compressed away, {made.passages:,} passages "
+        f"kept in memory, {made.redactions:,} private values replaced"
+    ]
+
+
+FaultKind = Literal["citation", "uncited", "uncovered", "contradiction", "unsupported", "form"]
+_MOST_CHARACTERS = 400
+"""Of one fault."""
+UNCITED_WORDS = 40
+"""A section with more words than these and no citation claims something."""
+WORD = proven(r"[^\W\d_]{4,}")
+_SAY_NOTHING = """
+about after also answer before between does document documents each every find from give have into list many most much
+name only other over said same says should show some such than that their them then there these they this those until
+very were what when where which while will with would
+"""
+SAY_NOTHING = frozenset(_SAY_NOTHING.split())
+"""Words of four letters and more that tell no topic."""
+STEM_CHARACTERS = 5
+"""As many letters of a word tell it: `harbour` is mentioned where `harbours` is."""
+
+
+class Fault(Value):
+    """One thing that is wrong with a report."""
+
+    kind: FaultKind = Field(
+        description="citation: it does not hold; uncited: a claim has none; uncovered: something asked for is not "
+        "answered; contradiction: documents disagree and the report does not say so; unsupported: the findings do not "
+        "say this; form: it is not what was asked for."
+    )
+    text: str = Field(
+        min_length=1, max_length=_MOST_CHARACTERS, description="What is wrong, and where, in one sentence."
+    )
+
+
+class Faults(Value):
+    """What a review found, as the store keeps it."""
+
+    faults: tuple[Fault, ...] = ()
+
+
+class Drafted(Value):
+    """A draft with all that it is held against."""
+
+    draft: ReportDraft
+    asked: tuple[str, ...]
+    """The questions of the plan, and the criteria of the person."""
+    findings: tuple[Findings, ...]
+    analysis: Analysis | None
+    failed: tuple[FailedCitation, ...] = ()
+    """Citations that do not hold."""
+
+    @property
+    def text(self) -> str:
+        """Everything that the draft says."""
+        sections = [f"{section.heading}\n{section.markdown}" for section in self.draft.sections]
+        return "\n\n".join([self.draft.title, self.draft.summary, *sections])
+
+    @property
+    def found(self) -> tuple[Finding, ...]:
+        """All findings of the research."""
+        return tuple(finding for step in self.findings for finding in step.findings)
+
+    @property
+    def unused(self) -> int:
+        """How many findings the draft cites no place of."""
+        cited = {_lines(text) for text in map(str, citations_in(self.text))}
+        return sum(not any(_lines(place) in cited for place in finding.citations) for finding in self.found)
+
+
+def faults_in(drafted: Drafted) -> tuple[Fault, ...]:
+    """Everything that is wrong as far as words and places show it."""
+    return tuple([*_citation_faults(drafted), *_uncovered(drafted), *_contradictions(drafted)])
+
+
+def _citation_faults(drafted: Drafted) -> Iterator[Fault]:
+    for failed in drafted.failed:
+        yield Fault(kind="citation", text=f"{_short(str(failed.citation))}: {failed.reason}"[:_MOST_CHARACTERS])
+    for section in drafted.draft.sections:
+        if len(section.markdown.split()) > UNCITED_WORDS and not CITATION.search(section.markdown):
+            yield Fault(kind="uncited", text=f"The section {_short(repr(section.heading))} has no citation.")
+    if drafted.found and drafted.unused == len(drafted.found):
+        yield Fault(kind="unsupported", text=f"None of the {len(drafted.found)} findings is cited.")
+
+
+def _uncovered(drafted: Drafted) -> Iterator[Fault]:
+    said = _stems(drafted.text)
+    for asked in dict.fromkeys(drafted.asked):
+        if (wanted := _stems(asked)) and not wanted & said:
+            yield Fault(kind="uncovered", text=f"No word of this is in the report: {_short(asked)}")
+
+
+def _contradictions(drafted: Drafted) -> Iterator[Fault]:
+    said = _stems(drafted.text)
+    for told in drafted.analysis.contradictions if drafted.analysis else ():
+        words = _stems(CITATION.sub(" ", told))
+        if 2 * len(words & said) < len(words):
+            yield Fault(kind="contradiction", text=f"The analysis found this, and the report does not: {_short(told)}")
+
+
+def _lines(place: str) -> str:
+    return " ".join(place.split()).strip("[]").casefold()
+
+
+def _stems(text: str) -> frozenset[str]:
+    return frozenset(
+        word.casefold()[:STEM_CHARACTERS] for word in WORD.findall(text) if word.casefold() not in SAY_NOTHING
+    )
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 300 else f"{line[:298]} …"
+
+
+def bullet_list(faults: Sequence[Fault]) -> str:
+    """One line each."""
+    return "\n".join(f"- {fault.kind}: {' '.join(fault.text.split())}" for fault in faults)
+
+
+def oversight_lines(
+    revisions: Sequence[PlanRevision], reasons: Mapping[int, str], reviews: Sequence[Review], faults: Faults
+) -> str:
+    """Lines of a Markdown list; empty where nothing was looked over. `reasons`: by version of the plan."""
+    lines = [" ".join(filter(None, [f"- {one.text}", reasons.get(one.version or 0, "")])) for one in revisions]
+    lines += [f"- {review.text}" for review in reviews]
+    if faults.faults:
+        lines.append("- The last review found, and nobody has mended:")
+        lines += [f"  {line}" for line in bullet_list(faults.faults).splitlines()]
+    return "\n".join(lines)

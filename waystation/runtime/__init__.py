@@ -1,0 +1,1 @@
+"""What connects the parts: Temporal, the store, telemetry, hooks."""

@@ -1,0 +1,144 @@
+"""Redaction and embeddings as the settings want them, for workers and commands alike.
+
+The embedder that the settings want, for workers and commands alike.
+
+Redaction as the settings want it, for workers and commands alike.
+"""
+
+import json
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from hashlib import sha256
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import NamedTuple
+
+from waystation.agents.redaction import Originals, TextRedactor
+from waystation.config.settings import Settings
+from waystation.kernel.clock import utc_now
+from waystation.memory.embedders.http import HttpEmbedder, Vendor, endpoint_of
+from waystation.memory.embedders.local import E5Embedder, FastEmbedder, NoEmbedder, best_embedder
+from waystation.memory.ports import Embedder
+from waystation.plugins.redaction.keys import key_check
+from waystation.plugins.redaction.placeholders import SHORT_TYPES, fingerprint
+from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.plugins.redaction.rules import COUNTRIES, NO_RULES, Rules, checked_countries, models_for, read_own_rules
+from waystation.privacy.keys import Sealer
+from waystation.privacy.policy import NAME_TYPES, Policy, RedactionRules
+from waystation.privacy.ports import Redactor, Vault
+
+
+@asynccontextmanager
+async def opened_embedder(settings: Settings) -> AsyncGenerator[Embedder]:
+    """The embedder, closed at the end. Nothing is loaded or asked before the first text. Raises BadInput."""
+    match settings.embedder:
+        case "static":
+            yield best_embedder()
+        case "none":
+            yield NoEmbedder()
+        case "e5":
+            yield E5Embedder.of()
+        case "fastembed":
+            folder = settings.embedder_folder
+            yield FastEmbedder.of(settings.embedder_model, folder.expanduser() if folder else None)
+        case "voyage" | "openai" as vendor:
+            async with aclosing(_over_http(settings, vendor)) as embedder:
+                yield embedder
+
+
+def _over_http(settings: Settings, vendor: Vendor) -> HttpEmbedder:
+    own_key = settings.voyage_api_key if vendor == "voyage" else None
+    return HttpEmbedder(
+        endpoint_of(
+            vendor,
+            settings.embedder_url,
+            settings.embedder_model,
+            settings.embedder_dimension,
+            settings.embedder_key or own_key,
+        )
+    )
+
+
+VERSION_DIGITS = 16
+"""Hexadecimal digits (64 bits) that tell rules apart."""
+KEPT_FORM = 2
+"""Of what is kept of a redaction, counted up where more of it is needed: what was kept before is not read any more."""
+
+
+def rules_of(settings: Settings, policy: Policy | None = None) -> Rules:
+    """What is looked for. `policy` beats the setting. Raises BadInput."""
+    return Rules(
+        policy=policy or settings.privacy,
+        models=models_for(settings.languages),
+        countries=checked_countries(settings.national_ids),
+        own=read_own_rules(settings.recognisers.expanduser()) if settings.recognisers else NO_RULES,
+    )
+
+
+def types_of(settings: Settings) -> tuple[str, ...]:
+    """What placeholders call values, of every country and of rules of your own. Raises BadInput."""
+    # Presidio and spaCy come with this import.
+    from waystation.plugins.redaction.engines import format_recognisers  # noqa: PLC0415
+
+    rules = replace(rules_of(settings), countries=sorted(COUNTRIES))
+    found = {found for recogniser in format_recognisers(rules) for found in recogniser.supported_entities}
+    return tuple(sorted({SHORT_TYPES.get(one, one) for one in found} | NAME_TYPES))
+
+
+def redactor_of(
+    settings: Settings, key: bytes, policy: Policy | None = None, *, processes: int = 0
+) -> PresidioRedactor:
+    """The redactor, to be closed. Workers have child processes search; a command does it itself. Raises BadInput."""
+    rules = rules_of(settings, policy)
+    return PresidioRedactor(key, rules, seconds=settings.redaction_seconds, processes=processes)
+
+
+class TrialVault(NamedTuple):
+    """A vault that nothing but a trial of memory uses."""
+
+    vault: Vault
+    key: bytes
+
+    def keeping(self, redactor: Redactor, session: str = "") -> TextRedactor:
+        """The same redactor, which keeps here what it replaces in texts of this session, as that of workers does."""
+        return TextRedactor(redactor, Originals(self.vault, partial(fingerprint, self.key), utc_now, lambda: session))
+
+
+@asynccontextmanager
+async def trial_vault(file: Path, key: bytes) -> AsyncGenerator[TrialVault]:
+    """In a database of its own. Raises StoreError."""
+    # SQLAlchemy takes a while to load.
+    from waystation.runtime.sql_store import SqlStore  # noqa: PLC0415
+
+    async with aclosing(await SqlStore.open(f"sqlite+aiosqlite:///{file}", utc_now)) as store:
+        yield TrialVault(store.vault(Sealer(key, "vault")), key)
+
+
+def redaction_rules(settings: Settings, key: bytes) -> RedactionRules:
+    """By what a redactor of these settings redacts: another version wherever it could find or replace anything else.
+
+    Our own recognisers count by their source, so that no change of them can be forgotten here. Raises BadInput.
+    """
+    rules = rules_of(settings)
+    told = {
+        "placeholders": key_check(key),
+        "models": [(language, model, version(model)) for language, model in rules.models.items()],
+        "countries": sorted(rules.countries),
+        "own": settings.recognisers.expanduser().read_text(encoding="utf-8") if settings.recognisers else "",
+        "libraries": [version(name) for name in ("presidio-analyzer", "spacy")],
+        "recognisers": list(_recognisers()),
+        "kept": KEPT_FORM,
+    }
+    digest = sha256(json.dumps(told).encode()).hexdigest()[:VERSION_DIGITS]
+    return RedactionRules(policy=rules.policy, version=digest)
+
+
+def _recognisers() -> Iterator[str]:
+    """The sources of our own recognisers and their lists of words, by digests in the order of their names."""
+    folder = files("waystation.plugins.redaction")
+    for file in sorted(folder.iterdir(), key=lambda one: one.name):
+        if file.name.endswith((".py", ".txt")):
+            yield sha256(file.read_bytes()).hexdigest()

@@ -1,0 +1,222 @@
+"""The store as the rest of the program sees it: one database behind five ports.
+
+What an operator does with a store as a whole: look at its schema, upgrade it, count what of it is encrypted.
+"""
+
+import secrets
+from collections.abc import Callable
+from contextlib import AsyncExitStack, aclosing
+from pathlib import Path
+
+from sqlalchemy import ColumnElement, LargeBinary, Text, func, select, type_coerce, update
+from sqlalchemy.engine import URL
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from waystation.agents.run_repository import SqlTranscripts, SqlWork
+from waystation.documents.text_repository import SqlSlowTexts, SqlTexts
+from waystation.erasure.person_repository import SqlPersons
+from waystation.erasure.removal_repository import SqlForgetting
+from waystation.kernel.cipher import Cipher
+from waystation.kernel.clock import Clock
+from waystation.kernel.errors import StoreError
+from waystation.kernel.value import Value
+from waystation.memory.outbox_repository import SqlOutbox, SqlResultOutbox
+from waystation.privacy.vault_repository import SqlVault
+from waystation.runtime.resealing import is_strict
+from waystation.store.engine import Database, parsed_url, reading, to_its_end, translated, writing
+from waystation.store.schema import REVISION, identity, metadata
+from waystation.store.schema_version import Schema, find_schema, open_schema, upgrade
+from waystation.store.seals import BYTES_MARK, PLAIN, TEXT_MARK, AtRest, SealedBytes, SealedProof, SealedText
+from waystation.tasks.audit_repository import SqlAudit, SqlEvents, SqlTraces, SqlUpdates
+from waystation.tasks.session_repository import SqlSessions
+from waystation.tasks.task_repository import SqlBills, SqlForking, SqlPlans, SqlTasks
+
+
+def random_store_id() -> str:
+    """64 random bits, in hex."""
+    return secrets.token_hex(8)
+
+
+class SqlStore(
+    SqlTranscripts,
+    SqlOutbox,
+    SqlResultOutbox,
+    SqlTexts,
+    SqlWork,
+    SqlTasks,
+    SqlSessions,
+    SqlForking,
+    SqlPlans,
+    SqlAudit,
+    SqlEvents,
+    SqlTraces,
+    SqlUpdates,
+    SqlBills,
+    SqlForgetting,
+    SqlPersons,
+):
+    """The port `Store` on SQLite or PostgreSQL."""
+
+    @classmethod
+    async def open(
+        cls, url: str, clock: Clock, new_store_id: Callable[[], str] = random_store_id, at_rest: AtRest = PLAIN
+    ) -> "SqlStore":
+        """Open the database of a SQLAlchemy URL. A SQLite file is made, with folders and tables, where it is missing.
+
+        `at_rest` says whether texts are encrypted, and with which key. Reading one without it raises WrongKey.
+
+        Raises:
+            BadInput: the URL cannot be used.
+            StoreUnavailable: the database does not answer.
+            StoreError: the database cannot be used, is newer than this version of Waystation, or is a PostgreSQL
+                database that is empty or older: `waystation store migrate` makes it ready.
+        """
+        async with AsyncExitStack() as on_failure:
+            with translated():
+                database = Database(url, at_rest=at_rest)
+                on_failure.push_async_callback(database.aclose)
+                store_id = await to_its_end(open_schema(database, clock, new_store_id))
+                if await to_its_end(is_strict(database, clock, seals=at_rest.seals)):
+                    database.seal_strictly()
+            on_failure.pop_all()
+        return cls(database, clock, store_id)
+
+    @writing
+    async def claim_key(self, connection: AsyncConnection, check: str) -> bool:
+        """Whether the key with this check is the store's. The first that is claimed becomes it."""
+        first = update(identity).values(key_check=func.coalesce(identity.c.key_check, check))
+        return (await connection.execute(first.returning(identity.c.key_check))).scalar_one() == check
+
+    @writing
+    async def adopt_key(self, connection: AsyncConnection, check: str) -> str | None:
+        """Make the key with this check the store's, whichever it was. Returns the check of the one before."""
+        before = (await connection.execute(select(identity.c.key_check))).scalar_one()
+        await connection.execute(update(identity).values(key_check=check))
+        return before
+
+    def vault(self, cipher: Cipher) -> SqlVault:
+        """The originals behind placeholders, as this cipher encrypts them."""
+        return SqlVault(self.database, self._clock, self._store_id, cipher)
+
+    def slow_texts(self, rules: str) -> SqlSlowTexts:
+        """Which texts take too long to redact under these rules."""
+        return SqlSlowTexts(self.database, self._clock, self._store_id, rules)
+
+    @reading
+    async def key_check(self, connection: AsyncConnection) -> str | None:
+        """The check of the store's key; None while no worker has claimed it."""
+        return (await connection.execute(select(identity.c.key_check))).scalar_one()
+
+    @property
+    def sealed(self) -> bool:
+        """Whether everything in the store is encrypted to its row, and nothing else is taken."""
+        return self.database.strict
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self.database.aclose()
+
+
+async def count_sealed(database: Database) -> tuple[int, int]:
+    """Encrypted, plain; NULL and empty values are neither."""
+    sealed = total = 0
+    async with database.read() as connection:
+        for table in metadata.sorted_tables:
+            for column in table.columns:
+                marked = _marked(column)
+                if marked is not None:
+                    counts = select(func.count(), func.count().filter(marked)).where(func.length(column) > 0)
+                    there, of_them_sealed = (await connection.execute(counts)).one()
+                    sealed, total = sealed + of_them_sealed, total + there
+    return sealed, total - sealed
+
+
+def _marked(column: ColumnElement[object]) -> ColumnElement[bool] | None:
+    """Whether the column's value begins with the mark of what is sealed; None for a column that has no texts."""
+    if isinstance(column.type, SealedText) and not isinstance(column.type, SealedProof):
+        return func.substr(type_coerce(column, Text), 1, 1) == TEXT_MARK
+    if isinstance(column.type, SealedBytes):
+        return func.substr(type_coerce(column, LargeBinary), 1, 1) == type_coerce(BYTES_MARK, LargeBinary)
+    return None
+
+
+class StoreStatus(Value):
+    """A database as an operator sees it. Without credentials."""
+
+    backend: str
+    """`sqlite` or `postgresql`."""
+    place: str
+    """File, or host, port and database."""
+    store_id: str | None
+    """None for a database that is empty or another program's."""
+    schema_here: str
+    """Revision of the database; empty for none."""
+    schema_needed: str = REVISION
+    """Revision that this version of Waystation works with."""
+    ready: bool
+    encrypted: int = 0
+    """Texts that are encrypted, in all tables together."""
+    plain: int = 0
+    """Texts that are not: encryption was not on when they were written."""
+    finding: str
+    """`ready`, or what to do."""
+
+
+class Migration(Value):
+    """What a migration did."""
+
+    before: str
+    """Revision; empty for an empty database."""
+    after: str
+    store_id: str
+
+
+async def store_status(url: str) -> StoreStatus:
+    """Look at the database, and change nothing. Raises BadInput, StoreError, StoreUnavailable."""
+    with translated():
+        async with aclosing(Database(url)) as database:
+            found = await to_its_end(find_schema(database))
+            encrypted, plain = await to_its_end(count_sealed(database)) if found.ready else (0, 0)
+    return StoreStatus(
+        backend=database.backend,
+        place=database_place(database.url),
+        store_id=found.store_id,
+        schema_here=found.revision,
+        ready=found.ready,
+        encrypted=encrypted,
+        plain=plain,
+        finding=_finding(found),
+    )
+
+
+def is_there(url: str) -> bool:
+    """Whether there is a database to look at: a SQLite file would be made by that. Raises BadInput."""
+    parsed = parsed_url(url)
+    return parsed.get_backend_name() != "sqlite" or Path(str(parsed.database)).exists()
+
+
+async def migrate(url: str, clock: Clock) -> Migration:
+    """Bring the database to this version's schema. Where it is there already, nothing happens.
+
+    Raises BadInput, StoreUnavailable, and StoreError for a database that is newer or another program's.
+    """
+    with translated():
+        # A migration of large tables takes its time.
+        async with aclosing(Database(url, answer_timeout_s=None)) as database:
+            before, after = await to_its_end(upgrade(database, clock, random_store_id))
+    return Migration(before=before.revision, after=after.revision, store_id=str(after.store_id))
+
+
+def database_place(url: URL) -> str:
+    """Where the database is, without user and password."""
+    if url.get_backend_name() == "sqlite":
+        return str(url.database)
+    return f"{url.host or url.query.get('host', 'localhost')}:{url.port or 5432}/{url.database or ''}"
+
+
+def _finding(found: Schema) -> str:
+    try:
+        found.require_ready()
+    except StoreError as unready:
+        return str(unready)
+    return "ready"

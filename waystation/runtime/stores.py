@@ -1,0 +1,256 @@
+"""The store of these settings, the key of this installation, and what is encrypted with it.
+
+The store of these settings: which database, and with which key its texts are encrypted.
+
+The key of this installation, as commands and workers find it, and what each of them seals with it.
+
+How this process reads and writes what Temporal keeps, by the settings.
+"""
+
+from collections.abc import Collection, Mapping
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from waystation.config.settings import Settings
+from waystation.kernel.cipher import Cipher
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput, StoreError, WrongKey
+from waystation.kernel.files import private_file, private_folder
+from waystation.kernel.ids import short_hash
+from waystation.kernel.temporal_names import TOOL_SECRETS
+from waystation.plugins.redaction.keys import find_key, key_check, key_from_hex
+from waystation.privacy.keys import Purpose, Sealer, Sealers
+from waystation.runtime.resealing import reseal
+from waystation.runtime.sql_store import SqlStore, database_place, is_there
+from waystation.store.engine import Database, parsed_url, to_its_end, translated
+from waystation.store.seals import AtRest
+
+if TYPE_CHECKING:
+    from temporalio.converter import DataConverter
+
+    from waystation.runtime.temporal.codec import PayloadEncryption
+
+
+def own_key(settings: Settings) -> bytes:
+    """The key that is set, else the one in the home folder, made there where it is missing. Raises BadInput."""
+    try:
+        return find_key(settings.key.get_secret_value() if settings.key else None, settings.key_file)
+    except ValueError as error:
+        raise BadInput(f"{error}: put the right file back, or set WAYSTATION_KEY") from error
+
+
+def present_key(settings: Settings) -> bytes | None:
+    """The same, and None where there is none. No key is made. Raises BadInput."""
+    return own_key(settings) if settings.key or settings.key_file.exists() else None
+
+
+def previous_keys(settings: Settings) -> tuple[bytes, ...]:
+    """Keys that were used before, the newest first. Raises BadInput."""
+    if settings.previous_keys is None:
+        return ()
+    try:
+        return tuple([key_from_hex(one) for one in settings.previous_keys.get_secret_value().split(",")])
+    except BadInput as error:
+        raise BadInput(f"WAYSTATION_PREVIOUS_KEYS: {error}") from None
+
+
+def first_key(settings: Settings) -> bytes:
+    """The oldest key that is known: placeholders are made with it, so that a new key changes none. Raises BadInput."""
+    return (own_key(settings), *previous_keys(settings))[-1]
+
+
+def own_cipher(settings: Settings, purpose: Purpose) -> Cipher:
+    """Seals with the key, which is made where it is missing, and opens what previous keys have sealed, too.
+
+    Raises BadInput.
+    """
+    return _cipher((own_key(settings), *previous_keys(settings)), purpose)
+
+
+def present_cipher(settings: Settings, purpose: Purpose) -> Cipher | None:
+    """The same without making a key; None where there is none. Raises BadInput."""
+    key = present_key(settings)
+    keys = (*(() if key is None else (key,)), *previous_keys(settings))
+    return _cipher(keys, purpose) if keys else None
+
+
+def no_key(settings: Settings, what: str) -> BadInput:
+    """What to tell a person who wants to read something encrypted without a key."""
+    return BadInput(
+        f"{what} is encrypted, and the key is not here: set WAYSTATION_KEY to the key of the workers, or put their key "
+        f"file back as {settings.key_file}"
+    )
+
+
+def other_key(settings: Settings) -> BadInput:
+    """What to tell a person whose key does not open what is there."""
+    given = "WAYSTATION_KEY" if settings.key else str(settings.key_file)
+    return BadInput(
+        f"the key in {given} is not the one with which this was encrypted: set WAYSTATION_KEY to the key of the "
+        "workers, or put their key file back; WAYSTATION_PREVIOUS_KEYS may name older ones"
+    )
+
+
+def lost_key(settings: Settings) -> BadInput:
+    """What to tell a person who would make a new key beside a store that has one."""
+    return BadInput(
+        "the store's placeholders are made with a key that is not here, and a new key would make others: set "
+        f"WAYSTATION_KEY to the key of the workers, or put their key file back as {settings.key_file}; where it is "
+        "lost, `waystation store adopt-key` makes a new one the store's"
+    )
+
+
+def foreign_key(settings: Settings) -> BadInput:
+    """What to tell a person whose key is not the one of the store's placeholders."""
+    given = "WAYSTATION_KEY" if settings.key else str(settings.key_file)
+    return BadInput(
+        f"the key in {given} is not the one that the store's placeholders are made with: set WAYSTATION_KEY to the key "
+        "of the workers, or put their key file back; where it is lost, `waystation store adopt-key` makes this one the "
+        "store's"
+    )
+
+
+def _cipher(keys: tuple[bytes, ...], purpose: Purpose) -> Cipher:
+    return Sealers([Sealer(key, purpose) for key in keys])
+
+
+async def opened_store(settings: Settings) -> SqlStore:
+    """Open it; whoever asks closes it.
+
+    Raises as `SqlStore.open` does; and BadInput where texts are to be encrypted with another key than the workers of
+    this store have, since nobody could read what was written then; StoreError where everything in it was encrypted
+    when this machine last saw it, and the database does not say so any more.
+    """
+    store = await _opened(settings)
+    store_id = await store.store_id()
+    if store.sealed:
+        _remember_sealed(settings, store_id)
+    elif any(seen.exists() for seen in _seen_sealed(settings, store_id)):
+        await store.aclose()
+        raise StoreError(
+            "everything in the store at this place was encrypted, and the database does not say so any more: "
+            "encryption was turned off from another machine, another database stands in its "
+            "place, or something else than Waystation has changed it. Restore the database from a backup; "
+            "`waystation store reseal` takes it as it is"
+        )
+    return store
+
+
+def _seen_sealed(settings: Settings, store_id: str) -> tuple[Path, Path]:
+    """Empty files by which this machine knows that everything in the store is encrypted.
+
+    The database says it in the clear, and whoever can write plain rows into it could take that away. So one is named by
+    the database's place, which stands in no database; the other, by the store's id, finds it in another place again.
+    """
+    url = parsed_url(settings.database_url)
+    place = str(Path(database_place(url)).resolve()) if url.get_backend_name() == "sqlite" else database_place(url)
+    return settings.home / f"sealed-{short_hash(place)}", settings.home / f"sealed-{short_hash(store_id)}"
+
+
+def _remember_sealed(settings: Settings, store_id: str) -> None:
+    with suppress(OSError):  # on a machine that keeps nothing the database is believed
+        for seen in _seen_sealed(settings, store_id):
+            private_file(private_folder(settings.home) / seen.name)
+
+
+async def _opened(settings: Settings) -> SqlStore:
+    seals = settings.encrypts_at_rest
+    cipher = own_cipher(settings, "rest") if seals else present_cipher(settings, "rest")
+    store = await SqlStore.open(settings.database_url, utc_now, at_rest=AtRest(cipher, seals))
+    if seals and await store.key_check() not in {None, key_check(first_key(settings))}:
+        await store.aclose()
+        raise other_key(settings)
+    return store
+
+
+async def resealed(settings: Settings) -> int:
+    """Write every text of the store as these settings have it: sealed with the key, or plain; how many there were.
+
+    Raises as `opened_store` does, and WrongKey where a text cannot be read.
+    """
+    async with aclosing(await _opened(settings)) as store:  # it is this version's, and the key is its workers'
+        store_id = await store.store_id()
+    seals = settings.encrypts_at_rest
+    cipher = own_cipher(settings, "rest") if seals else present_cipher(settings, "rest")
+    with translated():
+        async with aclosing(Database(settings.database_url, None, AtRest(cipher, seals))) as database:
+            count = await to_its_end(reseal(database, utc_now, seals=seals))
+            await to_its_end(database.empty_log())
+    if seals:
+        _remember_sealed(settings, store_id)
+    else:
+        for seen in _seen_sealed(settings, store_id):
+            seen.unlink(missing_ok=True)
+    return count
+
+
+async def key_of(store: SqlStore, settings: Settings) -> bytes:
+    """The key of this store's placeholders. It is made only where no worker has one yet.
+
+    Raises BadInput where the store knows another one: placeholders that are made with it would match nothing there.
+    """
+    known = await store.key_check()
+    if known is not None and present_key(settings) is None:
+        raise lost_key(settings)
+    key = first_key(settings)
+    if known not in {None, key_check(key)}:
+        raise foreign_key(settings)
+    return key
+
+
+async def placeholder_key(settings: Settings) -> bytes:
+    """The same for a command that needs no store: one that is there is asked, and none is made.
+
+    Where it does not answer, a key that is here is taken as it is. Raises as `key_of`, and StoreError.
+    """
+    if not is_there(settings.database_url):
+        return first_key(settings)
+    try:
+        async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as store:
+            return await key_of(store, settings)
+    except StoreError:
+        if present_key(settings) is None:
+            raise
+        return first_key(settings)
+
+
+def payload_codec(settings: Settings) -> "PayloadEncryption":
+    """Decrypts with every key that is there, and encrypts with the first of them where that is set. Raises BadInput."""
+    from waystation.runtime.temporal.codec import PayloadEncryption  # noqa: PLC0415
+
+    own = own_key(settings) if settings.encrypts_payloads else present_key(settings)
+    keys = (*(() if own is None else (own,)), *previous_keys(settings))
+    sealers = {sealer.key_id: sealer for sealer in (Sealer(key, "payloads") for key in keys)}
+    return PayloadEncryption(sealers, next(iter(sealers)) if settings.encrypts_payloads else None)
+
+
+def data_converter(settings: Settings) -> "DataConverter":
+    """For clients and workers. Raises BadInput."""
+    from waystation.runtime.temporal.codec import converter_with  # noqa: PLC0415
+
+    return converter_with(payload_codec(settings))
+
+
+async def require_key_of(store: SqlStore, settings: Settings) -> None:
+    """Refuse to encrypt where the key of this store's workers is not here: they could not read what was sent, and a
+    workflow that cannot read a message stands still. Raises BadInput.
+    """
+    if not settings.encrypts_payloads:
+        return
+    if await store.key_check() not in {None, key_check(first_key(settings))}:
+        raise other_key(settings)
+
+
+async def tool_secrets(settings: Settings, store: SqlStore, names: Collection[str]) -> Mapping[str, str]:
+    """What the vault has of these secrets of tool servers, by name. Raises BadInput where the key is not here."""
+    if not names:
+        return {}
+    if (cipher := present_cipher(settings, "vault")) is None:
+        if await store.key_check() is None:
+            return {}  # nobody has sealed anything yet
+        raise no_key(settings, "a secret of a tool server")
+    try:
+        return await store.vault(cipher).originals(TOOL_SECRETS, names)
+    except WrongKey:
+        raise other_key(settings) from None

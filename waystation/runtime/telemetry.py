@@ -1,0 +1,440 @@
+"""Spans on their way out, by OTLP over HTTP: made of what the store keeps, in the order of its events.
+
+How far they have gone is kept in the store, after they went: whoever crashes in between sends spans again, under the
+ids that they had. OpenTelemetry's SDK reads its own variables; no provider of it becomes the process's, so that nothing
+that others instrumented sends anything, and no call counts twice.
+
+Attempts at activities, as spans beside ours. Nothing hangs below them: a killed attempt has
+none. Workflows have none either: theirs would last as long as a task, and what they decide is in the store's events.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence, Set
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from importlib.metadata import entry_points
+from json import dumps
+from typing import NamedTuple
+
+import requests
+from opentelemetry import context as contexts
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.trace import (
+    Link,
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    Tracer,
+    set_span_in_context,
+)
+from pydantic import BaseModel, JsonValue
+from temporalio import activity
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+
+from waystation import __version__
+from waystation.kernel.errors import BadInput, RedactionFailed, StoreError
+from waystation.kernel.scopes import OfTask
+from waystation.kernel.temporal_names import SCHEDULE, prefix_of
+from waystation.kernel.text import counted
+from waystation.kernel.value import ARGUMENTS, mapped, strings, unusual_name
+from waystation.privacy.policy import FINGERPRINT_DIGITS, PerhapsName, Place, perhaps_names
+from waystation.privacy.ports import Redactor, Vault
+from waystation.tasks.ports import TraceSource
+from waystation.tasks.spans import TraceSpan, span_id_of, trace_id_of
+from waystation.tasks.traces import TracedTask, TracePlace, traced
+
+_INTERVAL = timedelta(seconds=5)
+_LEASE = timedelta(seconds=30)
+"""So long after a process was killed another one sends what it would have."""
+_LAST_WORD = timedelta(seconds=5)
+"""So long a process that stops may take to send what its last turns committed."""
+_EVENTS_AT_ONCE = 500
+_SPANS_AT_ONCE = 256
+_REDIRECT, _FAULT, _TOO_LARGE = 300, 400, 413
+_CREDENTIALS = tuple(f"OTEL_PYTHON_EXPORTER_OTLP_HTTP_{one}CREDENTIAL_PROVIDER" for one in ("", "TRACES_"))
+_SCOPE = "waystation"
+_OF_THE_FORM = frozenset(
+    {"text", "tool_call", "tool_call_response", "user", "assistant"}
+    | {"type", "role", "parts", "name", "content", "finish_reason"}
+)
+"""Words of the conventions' own in what was said, which nobody has to redact."""
+_PERSON = "PERSON"
+_SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+_log = logging.getLogger(__name__)
+
+
+class _GivenIds(IdGenerator):
+    """Spans get the ids that they have in the store."""
+
+    trace_id = span_id = 0
+
+    def generate_trace_id(self) -> int:
+        """See base class."""
+        return self.trace_id
+
+    def generate_span_id(self) -> int:
+        """See base class."""
+        return self.span_id
+
+
+class _Collected(SpanProcessor):
+    """Keeps what has ended, until it is taken."""
+
+    def __init__(self) -> None:
+        self.ended: list[ReadableSpan] = []
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """See base class."""
+        self.ended.append(span)
+
+
+class SpanMaker:
+    """Our spans as the SDK's, under its sampler, its limits and its resource, which its variables set."""
+
+    def __init__(self, resource: Resource) -> None:
+        self._ids, self._collected = _GivenIds(), _Collected()
+        self._provider = TracerProvider(resource=resource, id_generator=self._ids, shutdown_on_exit=False)
+        self._provider.add_span_processor(self._collected)
+
+    def made(self, spans: Sequence[TraceSpan]) -> Sequence[ReadableSpan]:
+        """Those of traces that the sampler takes: it takes a trace whole or not at all."""
+        tracer, self._collected.ended = self._provider.get_tracer(_SCOPE), []
+        for span in spans:
+            self._ids.trace_id, self._ids.span_id = int(span.trace_id, 16), int(span.span_id, 16)
+            if not self._provider.sampler.should_sample(None, self._ids.trace_id, span.name).decision.is_sampled():
+                continue
+            started = tracer.start_span(
+                span.name,
+                set_span_in_context(NonRecordingSpan(_context(span.trace_id, span.parent)))
+                if span.parent
+                else contexts.Context(),
+                kind=SpanKind.CLIENT if span.client else SpanKind.INTERNAL,
+                attributes={**span.attributes},
+                links=[Link(_context(one.trace_id, one.span_id), {"waystation.link": one.why}) for one in span.links],
+                start_time=_nanoseconds(span.start),
+            )
+            for event in span.events:
+                started.add_event(event.name, {**event.attributes}, _nanoseconds(event.at))
+            if span.error:
+                started.set_attribute("error.type", span.error)
+                started.set_status(Status(StatusCode.ERROR))
+            started.end(_nanoseconds(span.end))
+        return self._collected.ended
+
+
+def _context(trace_id: str, span_id: str) -> SpanContext:
+    return SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=_SAMPLED)
+
+
+def _nanoseconds(at: datetime) -> int:
+    return int(at.timestamp() * 1_000_000) * 1_000
+
+
+class KnownPeople(NamedTuple):
+    """People whom the vault knows, by words: a name in small letters is seen as one by no language model."""
+
+    vault: Vault
+    fingerprint: Callable[[str, str, str], str]
+    """Of tenant, type and value, whatever its case; placeholders begin with it."""
+    ordinary: Set[str]
+    """Words in lower case of which one alone is a name only as the vault spells it."""
+
+    async def hidden(self, texts: Collection[str], tenant: str) -> Mapping[str, str]:
+        """By text, what is shown of it. Raises StoreError, WrongKey."""
+        found = {text: await asyncio.to_thread(self._placeholders, text, tenant) for text in texts}
+        wanted = {placeholder for names in found.values() for placeholder in names.values()}
+        known = await self.vault.originals(tenant, wanted)
+        return {text: self._shown(text, names, known) for text, names in found.items()}
+
+    def _placeholders(self, text: str, tenant: str) -> Mapping[PerhapsName, str]:
+        values = {one: self.fingerprint(tenant, _PERSON, one.value) for one in perhaps_names(text)}
+        return {one: f"<{_PERSON}_{digits[:FINGERPRINT_DIGITS]}>" for one, digits in values.items()}
+
+    def _shown(self, text: str, names: Mapping[PerhapsName, str], known: Mapping[str, str]) -> str:
+        parts, position = list[str](), 0
+        for one, placeholder in names.items():
+            if one.start >= position and self._is_meant(one, known.get(placeholder)):
+                parts += (text[position : one.start], placeholder)
+                position = one.end
+        return "".join((*parts, text[position:]))
+
+    def _is_meant(self, one: PerhapsName, spelled: str | None) -> bool:
+        return spelled is not None and (
+            one.words > 1 or one.value == spelled or one.value.casefold() not in self.ordinary
+        )
+
+
+@dataclass
+class TraceFeed:
+    """Sends what the store has that was not sent. Of the processes that share a store one does, the others wait."""
+
+    store: TraceSource
+    exporter: SpanExporter
+    maker: SpanMaker
+    holder: str
+    """Names this process among them."""
+    providers: Mapping[str, str]
+    """By name of an endpoint, who is spoken to there."""
+    redactor_of: Callable[[OfTask], Redactor] | None = None
+    """Of one task, by which what was said in it is redacted; None: nothing of it goes out."""
+    people: KnownPeople | None = None
+    """Whom nothing that was said names, either; None: names are shown."""
+    _away: bool = field(default=False, init=False)
+
+    async def send(self) -> None:
+        """Everything that there is now, if it is this process's to send and somebody takes it.
+
+        Raises StoreError.
+        """
+        while await self.store.hold_traces(self.holder, _LEASE):
+            places = await self.store.unsent_traces(_EVENTS_AT_ONCE)
+            if not places:
+                return
+            for place in places:
+                if not await self._sent(place):
+                    return
+
+    async def _sent(self, place: TracePlace) -> bool:
+        spans = [one for task_id in place.tasks for one in await self._spans(place, task_id)]
+        for first in range(0, len(spans), _SPANS_AT_ONCE):
+            batch = self.maker.made([await self._spoken(*one) for one in spans[first : first + _SPANS_AT_ONCE]])
+            taken = not batch or await asyncio.to_thread(self.exporter.export, batch) is SpanExportResult.SUCCESS
+            self._tell(taken=taken)
+            if not taken or not await self.store.hold_traces(self.holder, _LEASE):
+                return False
+        await self.store.traces_sent(place)
+        return True
+
+    async def _spans(self, place: TracePlace, task_id: str) -> Sequence[tuple[OfTask, TraceSpan]]:
+        """Those that were finished since, and whose they are."""
+        found = await self.store.traced_task(place, task_id)
+        if found is None:
+            return ()
+        task, after = found
+        reader = OfTask(tenant=task.tenant, session=task.session, task_id=task.task_id)
+        spans = traced(await self._with_transcripts(task, reader), after, self.providers)
+        return [(reader, span) for span in spans]
+
+    async def _with_transcripts(self, task: TracedTask, reader: OfTask) -> TracedTask:
+        runs = {
+            agent: run.replace(transcript=await self.store.load(run.transcript.run_id, reader))
+            for agent, run in task.runs.items()
+        }
+        return task.replace(runs=runs)
+
+    async def _spoken(self, task: OfTask, span: TraceSpan) -> TraceSpan:
+        """With what was said, redacted as titles are, where it was asked for. What cannot be redacted stays here, and
+        holds up no other span. Raises StoreError.
+        """
+        if self.redactor_of is None or not span.said:
+            return span
+        said = {**span.said}
+        found = {text for body in said.values() for _, text in strings(body, ARGUMENTS, unusual_name)}
+        texts = sorted(found - _OF_THE_FORM)
+        try:
+            redacted = await self.redactor_of(task).redact(texts, Place.TITLE, task.tenant)
+        except RedactionFailed:
+            return span.replace(attributes={**span.attributes, "waystation.said": "not redacted"})
+        shown = {text: one.text for text, one in zip(texts, redacted, strict=True)}
+        if self.people is not None:
+            hidden = await self.people.hidden(set(shown.values()), task.tenant)
+            shown = {text: hidden[one] for text, one in shown.items()}
+        words = {
+            name: _json(mapped(body, lambda text: shown.get(text, text), unusual_name)) for name, body in said.items()
+        }
+        return span.replace(attributes={**span.attributes, **words})
+
+    def _tell(self, *, taken: bool) -> None:
+        """Log once that nobody takes spans, and once that somebody does again."""
+        if self._away is taken:
+            self._away = not taken
+            _log.warning("spans go out again" if taken else "nobody takes our spans: they are sent when somebody does")
+
+
+def _json(body: JsonValue) -> str:
+    return body if isinstance(body, str) else dumps(body, ensure_ascii=False)
+
+
+@asynccontextmanager
+async def fed(feed: TraceFeed, interval: timedelta = _INTERVAL) -> AsyncGenerator[None]:
+    """Send now and at every interval, until the block ends, and then what is left."""
+    stopping = asyncio.Event()
+    following = asyncio.create_task(_follow(feed, interval, stopping))
+    try:
+        yield
+    finally:
+        stopping.set()
+        await asyncio.wait([following], timeout=_LAST_WORD.total_seconds())  # the next process does the rest
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+async def _follow(feed: TraceFeed, interval: timedelta, stopping: asyncio.Event) -> None:
+    last = False
+    while not last:
+        last = stopping.is_set()
+        with suppress(StoreError):  # the next time does it
+            await feed.send()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(interval.total_seconds()):
+                await stopping.wait()
+
+
+def trace_resource() -> Resource:
+    """What every span says of this program, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES say otherwise."""
+    own = Resource({"service.name": _SCOPE, "service.version": __version__})
+    found = Resource.create()
+    unnamed = str(found.attributes.get("service.name", "")).startswith("unknown_service")
+    return found.merge(own) if unnamed else own.merge(found)
+
+
+class OtlpExporter(OTLPSpanExporter):
+    """The SDK's, which follows no redirect and takes one for success: here it is none, and spans wait. A batch that is
+    too large for the receiver is halved, and a single span left out.
+    """
+
+    _heard: int | None = None
+    """Status of the last answer to the last batch."""
+    _left_out = _told_of = 0
+    """Spans, of all so far."""
+
+    def __init__(self) -> None:
+        """Raises BadInput for a provider of credentials that is not installed."""
+        session = _session()
+        session.hooks["response"].append(self._hear)
+        super().__init__(session=session)
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """See base class. What is left out is told with its number: at the first, and when it has doubled."""
+        result = self._in_parts(spans)
+        if self._left_out > 2 * self._told_of:
+            self._told_of = self._left_out
+            _log.warning("too large for the receiver, and left out: %s so far", counted(self._told_of, "span"))
+        return result
+
+    def _in_parts(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        result = super().export(spans)
+        heard, self._heard = self._heard, None
+        if heard != _TOO_LARGE:
+            return result
+        if len(spans) == 1:
+            self._left_out += 1
+            return SpanExportResult.SUCCESS
+        half = len(spans) // 2
+        first = self._in_parts(spans[:half])
+        return self._in_parts(spans[half:]) if first is SpanExportResult.SUCCESS else first
+
+    def _hear(self, answer: requests.Response, **_: object) -> requests.Response:
+        if _REDIRECT <= answer.status_code < _FAULT:
+            answer.status_code = _FAULT
+        self._heard = answer.status_code
+        return answer
+
+
+def _session() -> requests.Session:
+    """With credentials where OpenTelemetry's variables name who has them: the SDK would hide such a session from us."""
+    named = next(filter(None, map(os.environ.get, _CREDENTIALS)), None)
+    if named is None:
+        return requests.Session()
+    found = [one.load()() for one in entry_points(group="opentelemetry_otlp_credential_provider", name=named)]
+    if not found or not isinstance(found[0], requests.Session):
+        raise BadInput(f"{' or '.join(_CREDENTIALS)} names {named!r}, which no installed package has: install it")
+    return found[0]
+
+
+def span_exporter() -> SpanExporter:
+    """To where OpenTelemetry's variables say. Raises BadInput where they do not make sense together."""
+    # That nobody takes spans is said once, by ourselves: the SDK would say it with every batch.
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+    try:
+        return OtlpExporter()
+    except (ValueError, OSError) as error:
+        raise BadInput(f"OTEL_EXPORTER_OTLP_…: spans cannot be sent like this ({type(error).__name__})") from None
+
+
+@asynccontextmanager
+async def traced_attempts(resource: Resource) -> AsyncGenerator["AttemptTraces"]:
+    """The interceptor that makes a span of each attempt at an activity; at the end the last of them go out."""
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(span_exporter()))
+    try:
+        yield AttemptTraces(provider.get_tracer(_SCOPE))
+    finally:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORD.total_seconds()):
+                await asyncio.to_thread(provider.shutdown)
+
+
+class AttemptTraces(Interceptor):
+    """A span of each attempt at an activity, in the trace of its task. Temporal's own interceptor would put messages of
+    errors into it, and where the code lies that they came from.
+    """
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        """See base class."""
+        return _OfTask(next, self._tracer)
+
+
+class _OfTask(ActivityInboundInterceptor):
+    def __init__(self, next: ActivityInboundInterceptor, tracer: Tracer) -> None:
+        super().__init__(next)
+        self._tracer = tracer
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> object:
+        info, given = activity.info(), [_task_of(one) for one in list[object](input.args)]
+        task_id = "".join(given[:1]) or _own_id(info).partition("/")[0]
+        parent = NonRecordingSpan(_context(trace_id_of(task_id), span_id_of(task_id)))
+        with self._tracer.start_as_current_span(
+            f"RunActivity:{info.activity_type}",
+            set_span_in_context(parent) if task_id.startswith("task-") else contexts.Context(),
+            kind=SpanKind.SERVER,
+            attributes=_whose(info),
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                return await super().execute_activity(input)
+            except Exception as error:
+                said = error if isinstance(error, ApplicationError) else None
+                if said is None or said.category is not ApplicationErrorCategory.BENIGN:
+                    span.set_attribute("error.type", (said.type if said else None) or type(error).__name__)
+                    span.set_status(Status(StatusCode.ERROR))
+                raise
+
+
+def _whose(info: activity.Info) -> Mapping[str, str]:
+    """Ids as Temporal's interceptor calls them; without that of a schedule's run, which has the schedule's name."""
+    found = {
+        "temporalWorkflowID": "" if _own_id(info).startswith(SCHEDULE) else info.workflow_id or "",
+        "temporalRunID": info.workflow_run_id or "",
+        "temporalActivityID": info.activity_id,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _own_id(info: activity.Info) -> str:
+    """The workflow's id without the prefix of the installation; empty where no workflow has called."""
+    return (info.workflow_id or "").removeprefix(prefix_of(info.task_queue))
+
+
+def _task_of(given: object, depth: int = 3) -> str:
+    """That of the first reference in an activity's input; empty where there is none."""
+    if not isinstance(given, BaseModel) or not depth:
+        return ""
+    found: object = getattr(given, "task_id", "")
+    inner = (_task_of(getattr(given, name), depth - 1) for name in type(given).model_fields)
+    return found if isinstance(found, str) and found else next(filter(None, inner), "")

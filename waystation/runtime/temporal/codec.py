@@ -1,0 +1,196 @@
+"""Encrypts what Temporal keeps of us: payloads, failures and the summaries that its UI shows."""
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Any, Self, cast
+
+from pydantic import JsonValue
+from temporalio.api.common.v1 import Payload
+from temporalio.api.failure.v1 import Failure
+from temporalio.contrib.pydantic import PydanticPayloadConverter, pydantic_data_converter
+from temporalio.converter import (
+    ActivitySerializationContext,
+    DataConverter,
+    DefaultFailureConverter,
+    PayloadCodec,
+    PayloadConverter,
+    SerializationContext,
+    WithSerializationContext,
+    WorkflowSerializationContext,
+)
+
+from waystation.kernel.cipher import Cipher
+from waystation.kernel.errors import WrongKey
+from waystation.kernel.temporal_names import sealed_for
+from waystation.tasks.signals import Sealed
+
+ENCODING, KEY_ID = "encoding", "encryption-key-id"
+ENCRYPTED = b"binary/encrypted"
+UNBOUND = b"temporal"
+"""What payloads are bound to of which the SDK does not say where they belong."""
+WORKFLOW = "encrypted-for"
+"""Names namespace and workflow in the clear, since a codec server is told neither; what is encrypted is bound to it."""
+OPENED = "waystation-opened"
+"""Metadata of a payload that was decrypted, inside this process. What comes with it from outside loses it."""
+
+
+class PayloadEncryption(PayloadCodec, WithSerializationContext):
+    """Encrypts payloads with one key, and decrypts those of several. Payloads that are plain pass as they are.
+
+    Each is bound to the workflow that it is for: moved to another it does not open there, whatever it says of itself.
+    """
+
+    def __init__(self, ciphers: Mapping[str, Cipher], encrypts_with: str | None) -> None:
+        """`ciphers` by the id of their key; `encrypts_with` is the id of one of them, or None: nothing is encrypted."""
+        self.ciphers = ciphers
+        self._own = encrypts_with
+        self._prefix = ""
+        self._workflow: bytes | None = None
+
+    def within_installation(self, prefix: str) -> Self:
+        """The same for workflows whose ids have this prefix on the server."""
+        within = copy(self)
+        within._prefix = prefix
+        return within
+
+    def with_context(self, context: SerializationContext) -> Self:
+        """See base class."""
+        within = copy(self)
+        match context:
+            case WorkflowSerializationContext():
+                within._workflow = self._name(context.namespace, context.workflow_id)
+            case ActivitySerializationContext() if context.workflow_id is not None:
+                within._workflow = self._name(context.namespace, context.workflow_id)
+            case _:
+                within._workflow = None
+        return within
+
+    @property
+    def key_id(self) -> str | None:
+        """The id of the key that encrypts; None where nothing is encrypted."""
+        return self._own
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """See base class."""
+        return [self._encrypted(payload) for payload in payloads]
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """See base class. Raises WrongKey, also for a payload that was changed; the message has nothing of it."""
+        return [self._decrypted(payload) for payload in payloads]
+
+    def _name(self, namespace: str, workflow_id: str) -> bytes:
+        workflow = self._prefix + sealed_for(workflow_id.removeprefix(self._prefix))
+        return f"{namespace}\x00{workflow}".encode(errors="replace")
+
+    def _encrypted(self, payload: Payload) -> Payload:
+        if self._own is None:
+            return payload
+        sealed = self.ciphers[self._own].seal(payload.SerializeToString(), _context(self._workflow))
+        whose = {} if self._workflow is None else {WORKFLOW: self._workflow}
+        return Payload(metadata={ENCODING: ENCRYPTED, KEY_ID: self._own.encode(), **whose}, data=sealed)
+
+    def _decrypted(self, payload: Payload) -> Payload:
+        if not _is_encrypted(payload):
+            return payload
+        key_id = payload.metadata.get(KEY_ID, b"").decode(errors="replace")
+        if key_id not in self.ciphers:
+            raise WrongKey(self._missing(key_id))
+        whose = payload.metadata.get(WORKFLOW)
+        if whose is not None and self._workflow is not None and whose != self._workflow:
+            raise WrongKey("a payload in Temporal was encrypted for another workflow: somebody has put it here")
+        return Payload.FromString(self.ciphers[key_id].unseal(payload.data, _context(whose)))
+
+    def _missing(self, key_id: str) -> str:
+        there = f"the keys here are {', '.join(self.ciphers)}" if self.ciphers else "there is no key here"
+        return (
+            f"a payload in Temporal is encrypted with key {key_id!r}, and {there}: set WAYSTATION_KEY to the key of "
+            "whoever wrote it, or add that to WAYSTATION_PREVIOUS_KEYS"
+        )
+
+
+def _context(workflow: bytes | None) -> bytes:
+    return UNBOUND if workflow is None else UNBOUND + b"\x00" + workflow
+
+
+class MarkingEncryption(PayloadEncryption):
+    """Payloads that were decrypted are marked, so that `SealKeeping` knows them from those that came plain."""
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """See base class."""
+        opened = await super().decode(payloads)
+        return [_marked(one, encrypted=_is_encrypted(sent)) for one, sent in zip(opened, payloads, strict=True)]
+
+
+def _is_encrypted(payload: Payload) -> bool:
+    return payload.metadata.get(ENCODING) == ENCRYPTED
+
+
+def _marked(payload: Payload, *, encrypted: bool) -> Payload:
+    """A copy that has the mark where it is due, and nowhere else: whoever sends a payload may have set one."""
+    marked = Payload()
+    marked.CopyFrom(payload)
+    marked.metadata.pop(OPENED, None)
+    if encrypted:
+        marked.metadata[OPENED] = b"1"
+    return marked
+
+
+class SealKeeping(PydanticPayloadConverter):
+    """JSON objects that are read without a type, as handlers of signals read them, keep that they came encrypted."""
+
+    def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
+        """See base class."""
+        values = super().from_payloads(payloads, type_hints)
+        if type_hints:
+            return values
+        return [
+            Sealed(cast("dict[str, JsonValue]", value))
+            if isinstance(value, dict) and OPENED in payload.metadata
+            else value
+            for value, payload in zip(values, payloads, strict=True)
+        ]
+
+
+TRACE = 1500
+"""Bytes of a failure's stack trace that are kept where it is encrypted. Of an attempt that is to be repeated a server
+keeps 4 KB; of a longer failure it keeps message and trace in the clear alone, which are empty here."""
+_MARKERS = " ~^"
+"""Lines of these alone stand below a frame's code, and say which part of it was at work."""
+
+
+class EncryptedFailures(DefaultFailureConverter):
+    """Messages and stack traces of failures are encrypted, too, but for those about the key: whoever reads that the
+    key is wrong does not have the wrong one.
+    """
+
+    def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
+        """See base class."""
+        super().to_failure(exception, payload_converter, failure)
+        if isinstance(exception, WrongKey):
+            return
+        said = {"message": failure.message, "stack_trace": _end_of(failure.stack_trace)}
+        failure.encoded_attributes.CopyFrom(payload_converter.to_payloads([said])[0])
+        failure.message, failure.stack_trace = "Encoded failure", ""
+
+
+def _end_of(trace: str) -> str:
+    """The innermost lines of a stack trace, as many as may stay."""
+    lines = [line for line in trace.splitlines() if line.strip(_MARKERS)]
+    room, kept = TRACE, len(lines)
+    while kept and (room := room - len(lines[kept - 1].encode(errors="replace")) - 1) >= 0:
+        kept -= 1
+    return "\n".join([*(["…"] if kept else []), *lines[kept:]])
+
+
+def converter_with(codec: PayloadEncryption) -> DataConverter:
+    """Pydantic payloads through this codec; failures encrypted where it encrypts."""
+    marking = MarkingEncryption(codec.ciphers, codec.key_id)
+    converter = replace(pydantic_data_converter, payload_codec=marking, payload_converter_class=SealKeeping)
+    return converter if codec.key_id is None else replace(converter, failure_converter_class=EncryptedFailures)
+
+
+def encrypts(converter: DataConverter) -> bool:
+    """Whether who uses this converter encrypts what is sent."""
+    codec = converter.payload_codec
+    return isinstance(codec, PayloadEncryption) and codec.key_id is not None

@@ -1,0 +1,168 @@
+"""The codec server: decrypts what Temporal's UI and command line show, over Temporal's remote codec protocol.
+
+It decrypts for whoever may ask, so asking takes a token, or a path that nobody guesses; and a browser asks only for
+pages of the UI.
+"""
+
+import hmac
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from aiohttp import web
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from pydantic import JsonValue, SecretStr, ValidationError
+from temporalio.api.common.v1 import Payload, Payloads
+from temporalio.converter import PayloadCodec
+
+from waystation.kernel.errors import BadInput, WrongKey
+from waystation.kernel.value import Value
+
+MOST_BYTES = 16 * 1024 * 1024
+"""Of a request. A page of history is 4 MiB at most, a third more in JSON."""
+PREFLIGHT_SECONDS = 600
+"""So long a browser need not ask again whether it may ask."""
+LOOPBACK = "127.0.0.1"
+OK, NO_CONTENT, BAD_REQUEST, UNAUTHORIZED, FORBIDDEN = 200, 204, 400, 401, 403
+NOT_FOUND, TOO_LARGE, UNREADABLE = 404, 413, 422
+
+Code = Callable[[list[Payload]], Awaitable[list[Payload]]]
+
+
+class Listening(NamedTuple):
+    """Where the server listens: an IP address, and a port, 0 for any free one."""
+
+    host: str = LOOPBACK
+    port: int = 0
+
+
+AT_ANY_PORT = Listening()
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may ask."""
+
+    origins: frozenset[str]
+    """Of the UIs, like http://127.0.0.1:8233. Programs that are no browsers send none."""
+    path: str = ""
+    """The secret segment; empty where the token alone keeps others out."""
+    token: SecretStr | None = None
+    """Asked for as `Authorization: Bearer`."""
+    encodes: bool = False
+    """Whether it also encrypts, as a UI asks for before it sends a signal."""
+
+    def has_path(self, given: str) -> bool:
+        """Whether it is the secret one."""
+        return hmac.compare_digest(given.encode(errors="replace"), self.path.encode())
+
+    def has_token(self, header: str) -> bool:
+        """Whether the header carries the token that is asked for."""
+        if self.token is None:
+            return True
+        kind, _, given = header.partition(" ")
+        expected = self.token.get_secret_value().encode()
+        return kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(errors="replace"), expected)
+
+
+class Body(Value):
+    """What is asked: checked first, since protobuf's own reader takes lists and text for an object."""
+
+    payloads: list[dict[str, JsonValue]]
+
+
+class _Refused(Exception):
+    """A request that is not answered. The message says why, and repeats nothing of it."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class CodecServer:
+    """Answers `POST <path>/decode`, and `POST <path>/encode` where that is wanted. Nothing is logged."""
+
+    codec: PayloadCodec
+    access: Access
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """Decoded payloads, or a status from 400 on with a message in JSON."""
+        allowed = {"Vary": "Origin"}
+        try:
+            allowed |= self._admit(request)
+            if request.method == "OPTIONS":
+                return web.Response(status=NO_CONTENT, headers=allowed)
+            if not self.access.has_token(request.headers.get("Authorization", "")):
+                raise _Refused(UNAUTHORIZED, "a token is needed: Authorization: Bearer with WAYSTATION_CODEC_TOKEN")
+            coded = await self._coding(request)(list((await _payloads(request)).payloads))
+        except _Refused as refused:
+            return web.json_response({"message": str(refused)}, status=refused.status, headers=allowed)
+        except WrongKey as unreadable:
+            return web.json_response({"message": str(unreadable)}, status=UNREADABLE, headers=allowed)
+        return web.json_response(MessageToDict(Payloads(payloads=coded)), status=OK, headers=allowed)
+
+    def _admit(self, request: web.Request) -> dict[str, str]:
+        """The headers by which a browser lets the UI have the answer. Raises Refused."""
+        if not self.access.has_path(request.match_info.get("path", "")):
+            raise _Refused(NOT_FOUND, "there is nothing here")
+        origin = request.headers.get("Origin")
+        if origin is None:
+            return {}
+        if origin not in self.access.origins:
+            raise _Refused(FORBIDDEN, "this page may not ask: `waystation codec-server --origin` names those that may")
+        return {
+            "Access-Control-Allow-Origin": origin,
+            "Access-Control-Allow-Methods": "POST, OPTIONS",
+            "Access-Control-Allow-Headers": "Authorization, Content-Type, X-Namespace",
+            "Access-Control-Max-Age": str(PREFLIGHT_SECONDS),
+        }
+
+    def _coding(self, request: web.Request) -> Code:
+        if request.match_info["action"] == "decode":
+            return self.codec.decode
+        if not self.access.encodes:
+            raise _Refused(
+                FORBIDDEN, "it only decrypts: `waystation codec-server --encode` lets signals be sent through it"
+            )
+        return self.codec.encode
+
+
+async def _payloads(request: web.Request) -> Payloads:
+    try:
+        body = Body.model_validate_json(await request.read(), extra="ignore")
+        return ParseDict(body.model_dump(), Payloads(), ignore_unknown_fields=True)
+    except web.HTTPRequestEntityTooLarge:
+        raise _Refused(TOO_LARGE, f"more than {MOST_BYTES} bytes at once") from None
+    except (ValidationError, ParseError):
+        raise _Refused(BAD_REQUEST, 'the body must be JSON like {"payloads": [{"metadata": {}, "data": ""}]}') from None
+
+
+@asynccontextmanager
+async def served_codec(server: CodecServer, listening: Listening = AT_ANY_PORT) -> AsyncGenerator[str]:
+    """Answer until the block ends; yields the endpoint for the UI, which has the secret path in it.
+
+    Raises BadInput where nothing can listen there, or others could ask without a token.
+    """
+    if listening.host not in {LOOPBACK, "::1"} and server.access.token is None:
+        raise BadInput(
+            f"a codec server at {listening.host} can be asked from other machines: set WAYSTATION_CODEC_TOKEN, or let "
+            f"it listen at {LOOPBACK}"
+        )
+    app = web.Application(client_max_size=MOST_BYTES)
+    place = "/{path}/{action:decode|encode}" if server.access.path else "/{action:decode|encode}"
+    app.add_routes([web.post(place, server.answer), web.options(place, server.answer)])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, *listening)
+        try:
+            await site.start()
+        except OSError as error:
+            raise BadInput(f"nothing can listen at {listening.host}:{listening.port}: {error.strerror}") from error
+        port = listening.port or runner.addresses[0][1]
+        host = f"[{listening.host}]" if ":" in listening.host else listening.host
+        yield f"http://{host}:{port}/{server.access.path}".rstrip("/")
+    finally:
+        await runner.cleanup()

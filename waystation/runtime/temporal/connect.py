@@ -1,0 +1,341 @@
+"""Reaching Temporal: which server, with which payloads, and a clear word when it is not there.
+
+`TEMPORAL_ADDRESS` or `TEMPORAL_PROFILE` in the environment come first, then the run file of a live `waystation dev`,
+then the default profile of Temporal's configuration file. Nothing is assumed beyond that: whatever answers at
+Temporal's usual port may be somebody else's.
+
+Registering the search attributes of a task.
+
+Upserting an attribute that the server does not know hangs a workflow until somebody registers it, so workers ask here
+first and do without where they may not register.
+"""
+
+import os
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from functools import cache
+from getpass import getuser
+from pathlib import Path
+from socket import gethostname
+from string import digits
+from typing import NamedTuple, Protocol
+from urllib.parse import urljoin
+
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+from temporalio.client import Client, WorkflowExecutionDescription
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.converter import DataConverter
+from temporalio.envconfig import ClientConfigProfile, ClientConnectConfig
+from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
+from temporalio.service import RetryConfig, RPCError, RPCStatusCode, ServiceClient
+
+from waystation.kernel.errors import BadInput, Unreachable
+from waystation.kernel.temporal_names import (
+    COST_ATTRIBUTE,
+    PENDING_ATTRIBUTE,
+    PHASE_ATTRIBUTE,
+    SESSION_ATTRIBUTE,
+    TOKENS_ATTRIBUTE,
+    prefixed,
+)
+from waystation.runtime.temporal.installation import Installation
+from waystation.runtime.temporal.run_file import RunFile, named_in_environment, read_run_file
+
+DEFAULT_ADDRESS = "localhost:7233"
+DEFAULT_NAMESPACE = "default"
+NEXT_STEP = "start one with `waystation dev` (or `waystation up` in the background), or set TEMPORAL_ADDRESS"
+RPC_TIMEOUT = timedelta(seconds=10)
+REFUSED = frozenset({RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED})
+REFUSED_IN_WORDS = ("code: PermissionDenied", "code: Unauthenticated")
+"""How the bridge words the same where a connection fails."""
+
+
+class Target(NamedTuple):
+    """A Temporal server to connect to."""
+
+    profile: ClientConfigProfile
+    ui_url: str | None
+    run: RunFile | None = None
+    """What runs the server, where that is a `waystation dev`."""
+    prefix: str = ""
+    """Of the task queues, workflows and schedules of this installation there."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was the server of a `waystation dev` that has ended: another one may listen there by now."""
+        return self.run is not None and not self.run.alive
+
+    @property
+    def tasks_page(self) -> str | None:
+        """What stands before a task's id in the address of its page, where pages are served beside the server."""
+        # Without the token: who follows it has opened the pages, or is told how.
+        return urljoin(self.run.pages, "/tasks/") if self.run is not None and self.run.pages else None
+
+    @property
+    def address(self) -> str:
+        """Host and port; empty where no server is named and none of ours runs."""
+        return self.profile.address or (DEFAULT_ADDRESS if named_in_environment() else "")
+
+    @property
+    def namespace(self) -> str:
+        """The namespace that everything of ours lives in."""
+        return self.profile.namespace or DEFAULT_NAMESPACE
+
+    @property
+    def api_key(self) -> bool:
+        """Whether an API key is sent."""
+        return bool(self.profile.api_key)
+
+    @property
+    def tls(self) -> bool:
+        """Whether the connection is encrypted: by a TLS section, and with an API key unless that says otherwise."""
+        return self.api_key if self.profile.tls is None else not self.profile.tls.disabled
+
+    @property
+    def refused(self) -> Unreachable:
+        """What to say where the server answers and lets us do nothing."""
+        sent = "TEMPORAL_API_KEY" if self.api_key else "no API key was sent: TEMPORAL_API_KEY or a client certificate"
+        return Unreachable(
+            f"the Temporal server at {self.address} does not let us into namespace {self.namespace}: check {sent}, "
+            "what it may do, and TEMPORAL_NAMESPACE"
+        )
+
+
+class ServerSettings(Protocol):
+    """What settings say of the server."""
+
+    @property
+    def run_file(self) -> Path:
+        """Where a `waystation dev` of this machine says where it listens."""
+        ...
+
+    @property
+    def temporal_ui(self) -> str | None:
+        """Address of the UI, where a person has set one."""
+        ...
+
+    @property
+    def prefix(self) -> str:
+        """Of this installation's names there."""
+        ...
+
+
+def find_target(settings: ServerSettings) -> Target:
+    """Where to connect to."""
+    run = None if named_in_environment() else read_run_file(settings.run_file)
+    if run is not None and run.alive:
+        profile = ClientConfigProfile(address=run.address, namespace=run.namespace)
+        return Target(profile=profile, ui_url=settings.temporal_ui or run.ui_url, run=run, prefix=settings.prefix)
+    return Target(profile=_named_profile(), ui_url=settings.temporal_ui, prefix=settings.prefix)
+
+
+def _named_profile() -> ClientConfigProfile:
+    try:
+        return ClientConfigProfile.load()
+    except RuntimeError:
+        # Neither its message nor the chain: a TOML error quotes the line that it is about, which may hold a key.
+        raise BadInput(
+            "the Temporal profile cannot be read: check that the file (TEMPORAL_CONFIG_FILE) is TOML and has the "
+            f"profile {os.environ.get('TEMPORAL_PROFILE', 'default')!r} (TEMPORAL_PROFILE)"
+        ) from None
+
+
+def person_identity() -> str:
+    """What a person's program calls itself to the server, which shows it beside what that person sent: a claim."""
+    try:
+        user = getuser()
+    except (KeyError, OSError):  # nobody has this process's user id
+        user = str(os.getuid())
+    return f"{user}@{gethostname()} (waystation)"
+
+
+@cache
+def quiet_runtime() -> Runtime:
+    """For programs that people look at: a call that fails is an error there, and needs no log of its retries beside."""
+    quiet = LoggingConfig(filter=TelemetryFilter(core_level="ERROR", other_level="ERROR"))
+    return Runtime(telemetry=TelemetryConfig(logging=quiet))
+
+
+async def connect(
+    target: Target,
+    converter: DataConverter = pydantic_data_converter,
+    runtime: Runtime | None = None,
+    identity: str | None = None,
+) -> Client:
+    """A connected client.
+
+    Args:
+        target: the server.
+        converter: how payloads are read and written; by default as plain JSON.
+        runtime: another than the process's own.
+        identity: what the server shall know this process as; by default its pid and host. Profiles have no field
+            for it.
+
+    Raises:
+        Unreachable: no server answers, it does not let us in, or it does not have the namespace.
+        BadInput: a certificate that the profile names cannot be read.
+    """
+    if "://" in target.address:
+        raise BadInput("TEMPORAL_ADDRESS is a host and a port without a scheme, like temporal.example.com:7233")
+    if not target.address:
+        raise Unreachable(f"no Temporal server runs here, and none is named: {NEXT_STEP}")
+    try:
+        client = await Client.connect(
+            **_options(target),
+            data_converter=converter,
+            runtime=runtime,
+            identity=identity,
+            plugins=[Installation(target.prefix)],
+        )
+    except RuntimeError as error:
+        # The bridge raises a bare RuntimeError whatever the cause: refused, unknown host, bad certificate.
+        if any(words in str(error) for words in REFUSED_IN_WORDS):
+            raise target.refused from None
+        encrypted = " with TLS (TEMPORAL_TLS)" if target.tls else ""
+        raise Unreachable(f"no Temporal server answers at {target.address}{encrypted}: {NEXT_STEP}") from error
+    await _enter_namespace(client, target)
+    return client
+
+
+async def without_retries(client: Client) -> Client:
+    """The same client over a connection of its own, on which a call that fails is not sent again: its caller learns of
+    a busy server at once, and decides how long to wait. Raises Unreachable.
+    """
+    impatient = replace(client.service_client.config, retry_config=RetryConfig(max_retries=1))
+    try:
+        connection = await ServiceClient.connect(impatient)
+    except RuntimeError as error:
+        raise Unreachable(f"no Temporal server answers at {impatient.target_host}: {NEXT_STEP}") from error
+    config = client.config()
+    config["service_client"] = connection
+    return Client(**config)
+
+
+async def connect_as_person(target: Target, converter: DataConverter = pydantic_data_converter) -> Client:
+    """As `connect`, for a program that a person looks at, under that person's name. Raises as it does."""
+    return await connect(target, converter, quiet_runtime(), person_identity())
+
+
+async def newest_run(client: Client, workflow_id: str) -> WorkflowExecutionDescription | None:
+    """The newest run of a workflow; None where the server knows no such workflow. Raises RPCError."""
+    try:
+        return await client.get_workflow_handle(workflow_id).describe(rpc_timeout=RPC_TIMEOUT)
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return None
+        raise
+
+
+def _options(target: Target) -> ClientConnectConfig:
+    try:
+        options = target.profile.to_client_connect_config()
+    except OSError as error:
+        raise BadInput(
+            f"the certificate or key {error.filename} cannot be read ({error.strerror}): check the TEMPORAL_TLS_ "
+            "settings and the profile's tls section"
+        ) from error
+    return {**options, "target_host": target.address, "namespace": target.namespace}
+
+
+async def _enter_namespace(client: Client, target: Target) -> None:
+    """Else a missing namespace shows in whatever is done first, in words of its own."""
+    try:
+        await client.workflow_service.describe_namespace(
+            DescribeNamespaceRequest(namespace=target.namespace), timeout=RPC_TIMEOUT
+        )
+    except RPCError as error:
+        if error.status in REFUSED:
+            raise target.refused from error
+        if error.status == RPCStatusCode.NOT_FOUND:
+            raise Unreachable(
+                f"the Temporal server at {target.address} has no namespace {target.namespace}: set TEMPORAL_NAMESPACE "
+                f"to one that it has, or make it with `temporal operator namespace create -n {target.namespace}`"
+            ) from error
+        raise Unreachable(
+            f"the Temporal server at {target.address} does not answer ({error.status.name}): {NEXT_STEP}"
+        ) from error
+
+
+def workflow_link(target: Target, workflow_id: str) -> str | None:
+    """The page of a workflow in the Temporal UI; None where no UI is known."""
+    if target.ui_url is None:
+        return None
+    on_server = prefixed(target.prefix, workflow_id)
+    return f"{target.ui_url.rstrip('/')}/namespaces/{target.namespace}/workflows/{on_server}"
+
+
+TYPES: Mapping[str, IndexedValueType.ValueType] = {
+    SESSION_ATTRIBUTE: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+    PHASE_ATTRIBUTE: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+    TOKENS_ATTRIBUTE: IndexedValueType.INDEXED_VALUE_TYPE_INT,
+    COST_ATTRIBUTE: IndexedValueType.INDEXED_VALUE_TYPE_DOUBLE,
+    PENDING_ATTRIBUTE: IndexedValueType.INDEXED_VALUE_TYPE_INT,
+}
+FIELDS: Mapping[str, IndexedValueType.ValueType] = {
+    "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+    "Int": IndexedValueType.INDEXED_VALUE_TYPE_INT,
+    "Double": IndexedValueType.INDEXED_VALUE_TYPE_DOUBLE,
+}
+"""The types of ours, as the fields are named that a namespace gives to its attributes: `Keyword01`, `Int02`."""
+NOT_OFFERED = REFUSED | {RPCStatusCode.UNIMPLEMENTED}
+"""Temporal Cloud, for one, keeps the operator's calls to itself."""
+
+
+async def unusable_search_attributes(client: Client) -> tuple[str, ...]:
+    """Names that are not registered, with another type than ours, or not to be seen. Raises Unreachable."""
+    with _answering():
+        found = await _registered(client)
+    return tuple(name for name, wanted in TYPES.items() if found.get(name) != wanted)
+
+
+async def ensure_search_attributes(client: Client) -> bool:
+    """Register what is missing. False: the server does not let us, or has one of the names with another type.
+
+    Raises Unreachable.
+    """
+    missing = await unusable_search_attributes(client)
+    if not missing:
+        return True
+    request = AddSearchAttributesRequest(
+        namespace=client.namespace, search_attributes={name: TYPES[name] for name in missing}
+    )
+    with _answering():
+        try:
+            await client.operator_service.add_search_attributes(request, timeout=RPC_TIMEOUT)
+        except RPCError as error:
+            if error.status in NOT_OFFERED:
+                return False
+            raise
+    # Adding a name that exists with another type is answered with success: only listing again tells.
+    return not await unusable_search_attributes(client)
+
+
+async def _registered(client: Client) -> Mapping[str, IndexedValueType.ValueType]:
+    request = ListSearchAttributesRequest(namespace=client.namespace)
+    try:
+        return (await client.operator_service.list_search_attributes(request, timeout=RPC_TIMEOUT)).custom_attributes
+    except RPCError as error:
+        if error.status not in NOT_OFFERED:
+            raise
+        return await _aliases(client)
+
+
+async def _aliases(client: Client) -> Mapping[str, IndexedValueType.ValueType]:
+    """What every client may see of a namespace: which name stands for which of its numbered fields."""
+    described = await client.workflow_service.describe_namespace(
+        DescribeNamespaceRequest(namespace=client.namespace), timeout=RPC_TIMEOUT
+    )
+    kinds = {name: field.rstrip(digits) for field, name in described.config.custom_search_attribute_aliases.items()}
+    return {name: FIELDS[kind] for name, kind in kinds.items() if kind in FIELDS}
+
+
+@contextmanager
+def _answering() -> Generator[None]:
+    try:
+        yield
+    except RPCError as error:
+        raise Unreachable(f"the Temporal server does not tell its search attributes ({error.status.name})") from error

@@ -1,0 +1,146 @@
+"""Metrics and logs of a worker: ours and the SDK's.
+
+Prometheus metrics: those of the Temporal SDK, and ours through the same runtime and endpoint.
+
+Labels are names of models, kinds and statuses: never ids, so that their number stays small.
+
+What the SDK's core logs, for workers: through Python's logging, without colours, and an outage in one line a minute.
+
+Each poller would tell of each of its retries; programs that people look at take `connect.quiet_runtime` instead.
+"""
+
+import logging
+from functools import cache
+
+from temporalio.common import MetricMeter
+from temporalio.runtime import (
+    LogForwardingConfig,
+    LoggingConfig,
+    PrometheusConfig,
+    Runtime,
+    TelemetryConfig,
+    TelemetryFilter,
+)
+
+from waystation.context.outcome import CompactionOutcome
+from waystation.context.transcript import Charge
+from waystation.kernel.errors import BadInput, ModelError, ModelUnavailable
+from waystation.models.ports import CallKind
+from waystation.privacy.policy import Place
+
+SECONDS_BETWEEN = 60.0
+AWAY = "the Temporal server does not answer; it is tried again, and work goes on when it does"
+_RETRIES = "temporalio_client::retry"
+
+
+class OutageFilter(logging.Filter):
+    """Lets one record about retries through in a minute, and words it; all others as they are."""
+
+    _told = float("-inf")
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """See base class."""
+        if not record.name.endswith(_RETRIES):
+            return True
+        if record.created < self._told + SECONDS_BETWEEN:
+            return False
+        self._told, record.msg = record.created, AWAY
+        return True
+
+
+@cache
+def plain_logging() -> LoggingConfig:
+    """Warnings and errors go to the logger `temporalio.core`."""
+    logger = logging.getLogger("temporalio.core")
+    logger.addFilter(OutageFilter())
+    forwarded = LogForwardingConfig(logger=logger, prepend_target_on_message=False, append_log_fields_to_message=False)
+    return LoggingConfig(filter=TelemetryFilter(core_level="WARN", other_level="ERROR"), forwarding=forwarded)
+
+
+@cache
+def worker_runtime() -> Runtime:
+    """For workers without metrics."""
+    return Runtime(telemetry=TelemetryConfig(logging=plain_logging()))
+
+
+def prometheus_runtime(host: str, port: int) -> Runtime:
+    """A runtime that serves `/metrics` there for as long as it lives. Clients have to be connected with it.
+
+    Args:
+        host: an IP address.
+        port: TCP port.
+
+    Raises:
+        BadInput: nothing can listen there.
+    """
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    config = PrometheusConfig(
+        bind_address=address, counters_total_suffix=True, unit_suffix=True, durations_as_seconds=True
+    )
+    try:
+        return Runtime(telemetry=TelemetryConfig(logging=plain_logging(), metrics=config))
+    except ValueError as error:
+        raise BadInput(f"metrics cannot be served at {address}: {error}") from error
+
+
+class TemporalMeter:
+    """The port `Meter` on the SDK's meter. That of a runtime without metrics counts nothing."""
+
+    def __init__(self, meter: MetricMeter) -> None:
+        self._tokens = meter.create_counter("waystation_tokens", "Tokens of answered model calls")
+        self._cost = meter.create_counter("waystation_cost_microdollars", "List price of answered calls, USD * 1e-6")
+        self._unpriced = meter.create_counter("waystation_unpriced_calls", "Answered calls of models without a price")
+        self._calls = meter.create_counter("waystation_model_calls", "Model calls")
+        self._searches = meter.create_counter("waystation_web_searches", "Searches of the web, by the provider")
+        self._compactions = meter.create_counter("waystation_compactions", "Compactions of agents' contexts")
+        self._saved = meter.create_counter("waystation_compaction_saved_tokens", "Tokens by which requests shrank")
+        self._redactions = meter.create_counter("waystation_redactions", "Private stretches replaced")
+        self._not_sampled = meter.create_counter("waystation_unread_samples", "Samples of a gauge that failed")
+        self._outbox = meter.create_gauge("waystation_outbox_passages", "Passages that wait for the memory")
+        self._paused = meter.create_gauge("waystation_paused_tasks", "Running tasks that wait for an answer")
+
+    def answered(self, charge: Charge) -> None:
+        """See `Meter`."""
+        labels = {"model": charge.model, "call": charge.kind}
+        self._calls.add(1, {**labels, "outcome": "answered"})
+        used = charge.usage
+        kinds = {
+            "input": used.input,
+            "cache_write": used.cache_write,
+            "cache_read": used.cache_read,
+            "output": used.output,
+        }
+        for kind, tokens in kinds.items():
+            self._tokens.add(tokens, {**labels, "kind": kind})
+        self._searches.add(used.searches, {"model": charge.model})
+        if charge.cost_micro_usd is None:
+            self._unpriced.add(1, labels)
+        else:
+            self._cost.add(charge.cost_micro_usd, labels)
+
+    def failed(self, kind: CallKind, model: str, error: ModelError) -> None:
+        """See `Meter`."""
+        outcome = "unavailable" if isinstance(error, ModelUnavailable) else "rejected"
+        self._calls.add(1, {"model": model, "call": kind, "outcome": outcome})
+
+    def compacted(self, outcome: CompactionOutcome) -> None:
+        """See `Meter`."""
+        self._compactions.add(1, {"status": outcome.status.value})
+        if outcome.status.made_room:
+            self._saved.add(max(0, outcome.tokens_before - outcome.tokens_after))
+
+    def redacted(self, place: Place, spans: int) -> None:
+        """See `Meter`."""
+        self._redactions.add(spans, {"place": place.value})
+
+    def passages_waiting(self, count: int) -> None:
+        """See `Meter`."""
+        self._outbox.set(count)
+
+    def tasks_paused(self, count: int) -> None:
+        """See `Meter`."""
+        self._paused.set(count)
+
+    def not_sampled(self, gauge: str) -> None:
+        """See `Meter`."""
+        self._not_sampled.add(1, {"gauge": gauge})

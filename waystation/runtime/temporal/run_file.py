@@ -1,0 +1,95 @@
+"""Which server runs on this machine: the run file of a `waystation dev`, or what the environment names."""
+
+import os
+from datetime import datetime
+from pathlib import Path
+
+import psutil
+from pydantic import ValidationError
+
+from waystation.kernel.files import private_folder, write_private
+from waystation.kernel.value import Value
+
+
+class ProcessMark(Value):
+    """One process: pids are used again, so the moment of its start belongs to it."""
+
+    pid: int
+    uptime: float
+    """Seconds from the machine's start to the process's. A time of day would move whenever the clock is set."""
+
+    @classmethod
+    def of(cls, pid: int) -> "ProcessMark":
+        """The process that has this pid now. Raises psutil.NoSuchProcess."""
+        return cls(pid=pid, uptime=_uptime(psutil.Process(pid)))
+
+    def find(self) -> psutil.Process | None:
+        """The process, unless it has ended."""
+        try:
+            found = psutil.Process(self.pid)
+            same = _uptime(found) == self.uptime and found.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return None
+        return found if same else None
+
+
+def _uptime(process: psutil.Process) -> float:
+    # Both come from the same clock. The kernel counts in hundredths.
+    return round(process.create_time() - psutil.boot_time(), 2)
+
+
+class RunFile(Value):
+    """A running dev server with its workers."""
+
+    address: str
+    namespace: str
+    ui_url: str
+    server: ProcessMark
+    workers: ProcessMark
+    """The process that runs the workers and that started the server."""
+    started: datetime
+    codec_endpoint: str | None = None
+    """Where payloads are decrypted for the UI, its secret path included; None where they are not encrypted."""
+    ready: bool = False
+    """Whether the workers poll, and pages are served where they are wanted."""
+    pages: str = ""
+    """Where pages are served, with the token; empty where they are not."""
+    remarks: tuple[str, ...] = ()
+    """What it does without, and what to do about that."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether the server's process is still there. Whether it answers shows only in connecting."""
+        return self.server.find() is not None
+
+
+def read_run_file(path: Path) -> RunFile | None:
+    """What is recorded; None where nothing (or nothing legible) is."""
+    try:
+        return RunFile.model_validate_json(path.read_bytes(), extra="ignore")
+    except (FileNotFoundError, ValidationError):
+        return None
+
+
+def started_by_this_process(path: Path) -> bool:
+    """Whether the server recorded there was started by this process, and so ends with it."""
+    run = read_run_file(path)
+    return run is not None and run.workers == ProcessMark.of(os.getpid())
+
+
+def write_run_file(path: Path, run: RunFile) -> None:
+    """Replace the run file in one step, so that a reader never sees half of it."""
+    private_folder(path.parent)
+    write_private(path, run.model_dump_json(indent=2).encode())
+
+
+def remove_run_file(path: Path, run: RunFile) -> None:
+    """Remove the run file, unless another run has written its own meanwhile."""
+    found = read_run_file(path)
+    if found is not None and found.replace(pages=run.pages, ready=run.ready) == run:
+        path.unlink(missing_ok=True)
+
+
+def named_in_environment() -> bool:
+    """Whether the environment names a server, so that no other is meant."""
+    return bool(os.environ.get("TEMPORAL_ADDRESS") or os.environ.get("TEMPORAL_PROFILE"))

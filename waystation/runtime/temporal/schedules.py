@@ -1,0 +1,192 @@
+"""Schedules on a Temporal server: made, listed, paused, run, removed. What they ask is in the store.
+
+What stands there in plain text: ids, and so the name; cron, zone, overlap and catch-up; whether it is paused, and the
+note on it.
+"""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+
+from temporalio.client import (
+    Client,
+    Schedule,
+    ScheduleActionExecutionStartWorkflow,
+    ScheduleActionStartWorkflow,
+    ScheduleAlreadyRunningError,
+    ScheduleDescription,
+    ScheduleHandle,
+    ScheduleInfo,
+    ScheduleOverlapPolicy,
+    SchedulePolicy,
+    ScheduleSpec,
+    ScheduleState,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+)
+from temporalio.converter import DataConverter
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from waystation.kernel.errors import BadInput, Unreachable
+from waystation.kernel.temporal_names import SCHEDULED_RUN_WORKFLOW, WORKFLOWS_QUEUE, prefixed
+from waystation.runtime.temporal.connect import RPC_TIMEOUT, Target, connect_as_person, newest_run
+from waystation.runtime.temporal.installation import installation_of
+from waystation.tasks.schedules import Overlap, ScheduledOutcome, ScheduledStart, SeenSchedule, Timing
+
+OVERLAPS: Mapping[Overlap, ScheduleOverlapPolicy] = {
+    "skip": ScheduleOverlapPolicy.SKIP,
+    "buffer-one": ScheduleOverlapPolicy.BUFFER_ONE,
+    "buffer-all": ScheduleOverlapPolicy.BUFFER_ALL,
+    "allow-all": ScheduleOverlapPolicy.ALLOW_ALL,
+}
+SPREAD = timedelta(seconds=50)
+"""Maximum jitter of a run's start, so that schedules due together spread out. The server derives it from the id."""
+BEING_STORED = "what it asks is being stored"
+
+
+class TemporalSchedules:
+    """Schedules on one server. Every method raises Unreachable where it does not answer."""
+
+    def __init__(self, client: Client, target: Target) -> None:
+        self._client, self._target = client, target
+
+    @classmethod
+    async def connect(cls, target: Target, converter: DataConverter) -> "TemporalSchedules":
+        """As `TemporalTasks` does."""
+        return cls(await connect_as_person(target, converter), target)
+
+    async def create(self, start: ScheduledStart, timing: Timing) -> None:
+        """Make it, paused: it runs once `begin` is called. Of two at once the server takes one.
+
+        Raises BadInput where the name is taken, or the server cannot read cron or zone.
+        """
+        name = start.order.own.task_id
+        action = ScheduleActionStartWorkflow(  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
+            SCHEDULED_RUN_WORKFLOW, start, id=name, task_queue=WORKFLOWS_QUEUE
+        )
+        schedule = Schedule(
+            action=action,
+            spec=ScheduleSpec(cron_expressions=[timing.cron], time_zone_name=timing.zone, jitter=SPREAD),
+            policy=SchedulePolicy(overlap=OVERLAPS[timing.overlap], catchup_window=timing.catch_up),
+            state=ScheduleState(paused=True, note=BEING_STORED),
+        )
+        try:
+            async with self._answering(name):
+                await self._client.create_schedule(name, schedule, rpc_timeout=RPC_TIMEOUT)
+        except ScheduleAlreadyRunningError:
+            raise BadInput(
+                "there is a schedule of this name, or of the same question about the same files: `waystation schedule "
+                "list` shows it; give another --name, or remove it first"
+            ) from None
+        except RPCError as error:
+            if error.status != RPCStatusCode.INVALID_ARGUMENT:
+                raise
+            raise BadInput(
+                f"--cron {timing.cron!r} in --zone {timing.zone!r} cannot be used ({error.message}): five fields, like "
+                "'0 7 * * 1' for Mondays at seven, and a zone like Europe/Oslo"
+            ) from None
+
+    async def pause(self, schedule_id: str, note: str) -> None:
+        """Raises BadInput where there is none."""
+        async with self._answering(schedule_id):
+            await self._handle(schedule_id).pause(note=note, rpc_timeout=RPC_TIMEOUT)
+
+    async def resume(self, schedule_id: str, note: str) -> None:
+        """Raises BadInput where there is none."""
+        async with self._answering(schedule_id):
+            await self._handle(schedule_id).unpause(note=note, rpc_timeout=RPC_TIMEOUT)
+
+    async def run(self, schedule_id: str) -> bool:
+        """Ask for a run now. False: one is under way, and what the schedule does then holds. Raises BadInput."""
+        async with self._answering(schedule_id):
+            handle = self._handle(schedule_id)
+            busy = bool((await handle.describe(rpc_timeout=RPC_TIMEOUT)).info.running_actions)
+            await handle.trigger(rpc_timeout=RPC_TIMEOUT)
+        return not busy
+
+    async def remove(self, schedule_id: str) -> None:
+        """A run that is under way goes on. Raises BadInput where there is none."""
+        async with self._answering(schedule_id):
+            await self._handle(schedule_id).delete(rpc_timeout=RPC_TIMEOUT)
+
+    async def look(self, schedule_id: str) -> SeenSchedule:
+        """The schedule as it is now. Raises BadInput where there is none."""
+        async with self._answering(schedule_id):
+            return await self._seen(schedule_id, await self._handle(schedule_id).describe(rpc_timeout=RPC_TIMEOUT))
+
+    async def find(self, schedule_id: str) -> SeenSchedule | None:
+        """The same; None where there is none."""
+        with suppress(BadInput):
+            return await self.look(schedule_id)
+        return None
+
+    async def named_like(self, beginning: str) -> tuple[str, ...]:
+        """Ids that begin so. A list lags a moment behind the server."""
+        async with self._answering():
+            listed = await self._client.list_schedules(rpc_timeout=RPC_TIMEOUT)
+            prefix = installation_of(self._client)
+            begins = prefixed(prefix, beginning)
+            return tuple(sorted([one.id.removeprefix(prefix) async for one in listed if one.id.startswith(begins)]))
+
+    def _handle(self, schedule_id: str) -> ScheduleHandle:
+        return self._client.get_schedule_handle(schedule_id)
+
+    async def _seen(self, schedule_id: str, described: ScheduleDescription) -> SeenSchedule:
+        action, info = described.schedule.action, described.info
+        assert isinstance(action, ScheduleActionStartWorkflow)
+        (start,) = await described.data_converter.decode(list(action.args), [ScheduledStart])
+        last = info.recent_actions[-1] if info.recent_actions else None
+        return SeenSchedule(
+            schedule_id=schedule_id,
+            order=start.order,
+            paused=described.schedule.state.paused,
+            note=described.schedule.state.note or "",
+            next_run=next(iter(info.next_action_times), None),
+            last_run=last.scheduled_at if last is not None else None,
+            last=await self._last(info),
+            running=bool(info.running_actions),
+            skipped=info.num_actions_skipped_overlap,
+            missed=info.num_actions_missed_catchup_window,
+        )
+
+    async def _last(self, info: ScheduleInfo) -> str:
+        """What became of the last run; empty where the server has it no more."""
+        action = info.recent_actions[-1].action if info.recent_actions else None
+        if not isinstance(action, ScheduleActionExecutionStartWorkflow):
+            return ""
+        found = await newest_run(self._client, action.workflow_id)
+        if found is None:
+            return ""
+        if found.status == WorkflowExecutionStatus.RUNNING:
+            return "under way"
+        handle = self._client.get_workflow_handle(action.workflow_id, result_type=ScheduledOutcome)
+        with suppress(RPCError):
+            try:
+                return (await handle.result(rpc_timeout=RPC_TIMEOUT)).text
+            except WorkflowFailureError as error:
+                cause = error.cause
+                return f"failed: {cause.message if isinstance(cause, ApplicationError) else cause}"
+        return ""
+
+    @asynccontextmanager
+    async def _answering(self, schedule_id: str | None = None) -> AsyncGenerator[None]:
+        try:
+            yield
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND and schedule_id is not None:
+                raise BadInput("there is no schedule of this name: `waystation schedule list` shows them") from error
+            if error.status == RPCStatusCode.INVALID_ARGUMENT:
+                raise
+            raise Unreachable(
+                f"the Temporal server at {self._target.address} does not answer ({error.status.name})"
+            ) from error
+
+
+async def pause_schedule(client: Client, schedule_id: str, note: str) -> None:
+    """Pause a schedule, unless it was removed. Raises RPCError."""
+    try:
+        await client.get_schedule_handle(schedule_id).pause(note=note, rpc_timeout=RPC_TIMEOUT)
+    except RPCError as error:
+        if error.status != RPCStatusCode.NOT_FOUND:
+            raise

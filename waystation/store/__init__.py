@@ -1,0 +1,1 @@
+"""The SQL database: engine, schema, migrations, encryption of columns."""

@@ -1,0 +1,159 @@
+"""The two databases, and how each is reached: SQLite and PostgreSQL.
+
+PostgreSQL: how it is reached, whatever a team's URL says, and through PgBouncer too.
+
+SQLite: one file, one writer at a time, and readers that never wait.
+"""
+
+import asyncio
+import logging
+from pathlib import Path
+from sqlite3 import OperationalError
+
+from sqlalchemy import Connection, event
+from sqlalchemy.engine import URL
+from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor, ExecutionContext
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.util import await_only
+
+from waystation.kernel.errors import BadInput, StoreError
+from waystation.kernel.files import close_to_others, private_file, private_folder
+from waystation.kernel.value import whole_text
+
+POOL_SIZE = 10
+"""Connections of one process at most. All its agents share them: they wait for the model far longer than for this."""
+
+CONNECT_TIMEOUT_S = 10
+POOL_TIMEOUT_S = 30
+
+NOT_FOR_THE_SERVER = {"connect_timeout", "pgbouncer"}
+"""Parameters that other drivers read out of a URL. asyncpg would hand them to the server, which refuses them."""
+
+
+_Parameters = list[tuple[object, ...]] | tuple[object, ...]
+"""Of one statement: a row, or several."""
+
+
+def postgresql_engine(url: URL, answer_timeout_s: float | None) -> AsyncEngine:
+    """Nothing is opened yet. asyncpg itself reads the URL, and so understands `sslmode` and the like as libpq does."""
+    engine = create_async_engine(
+        "postgresql+asyncpg://",
+        connect_args={
+            "dsn": _dsn(url),
+            "timeout": CONNECT_TIMEOUT_S,
+            "command_timeout": answer_timeout_s,
+            # Unnamed statements: in PgBouncer's transaction mode the next transaction has another connection, which
+            # knows none of the names.
+            "statement_cache_size": 0,
+            "prepared_statement_cache_size": 0,
+        },
+        pool_size=POOL_SIZE,
+        max_overflow=0,
+        pool_timeout=POOL_TIMEOUT_S,
+        pool_pre_ping=True,
+        # Parameters are conversation and document text: an error must never print them.
+        hide_parameters=True,
+    )
+    event.listen(engine.sync_engine, "before_cursor_execute", _storable, retval=True)
+    return engine
+
+
+def _storable(
+    _connection: Connection,
+    _cursor: DBAPICursor,
+    statement: str,
+    parameters: _Parameters,
+    _context: ExecutionContext | None,
+    _many: bool,
+) -> tuple[str, _Parameters]:
+    """Texts without what a database refuses, wherever they are compared or written: NUL characters in PostgreSQL, and
+    halves of surrogate pairs in both. They become replacement characters.
+    """
+    if isinstance(parameters, list):
+        return statement, [tuple(map(_storable_value, row)) for row in parameters]
+    return statement, tuple(map(_storable_value, parameters))
+
+
+def _storable_value(value: object) -> object:
+    return whole_text(value.replace("\x00", "\ufffd")) if isinstance(value, str) else value
+
+
+def _dsn(url: URL) -> str:
+    query = {name: value for name, value in url.query.items() if name not in NOT_FOR_THE_SERVER}
+    if "ssl" in query:  # as SQLAlchemy's users write it
+        query["sslmode"] = query.pop("ssl")
+    return url.set(drivername="postgresql", query=query).render_as_string(hide_password=False)
+
+
+BUSY_TIMEOUT_S = 30
+"""How long a writer waits for the others. Stalls of up to 2.4 s were measured with three processes writing at once."""
+
+SWITCH_TRIES, SWITCH_PAUSE_S = 100, 0.05
+"""For the switch of a new database to a write-ahead log."""
+
+BEGIN = "waystation_begin"
+"""Execution option: the statement that begins a transaction."""
+
+
+logging.getLogger("aiosqlite").setLevel(logging.INFO)
+"""Under that it writes every statement with its parameters, which are texts."""
+
+
+def sqlite_engine(url: URL) -> AsyncEngine:
+    """Raises BadInput for a URL without a file, StoreError where its folder cannot be made."""
+    if url.database in {None, "", ":memory:"}:
+        raise BadInput("the store needs a database file, because several processes share it: name one in the URL")
+    _make_private(Path(str(url.database)))
+    # isolation_level None: the driver must not begin transactions of its own, late and without the write lock.
+    arguments = {"isolation_level": None, "timeout": BUSY_TIMEOUT_S}
+    engine = create_async_engine(url, hide_parameters=True, connect_args=arguments)
+    event.listen(engine.sync_engine, "before_cursor_execute", _storable, retval=True)
+    event.listen(engine.sync_engine, "connect", _set_pragmas)
+    event.listen(engine.sync_engine, "begin", _begin)
+    return engine
+
+
+def _make_private(database: Path) -> None:
+    """The file for this user alone, or closed to others; SQLite makes its files beside it with the same mode."""
+    try:
+        private_folder(database.parent)
+    except OSError as error:
+        raise StoreError(f"the folder of the database cannot be made: {error}") from error
+    if str(database).startswith("file:"):
+        return
+    try:
+        private_file(database)
+        for beside in ("-wal", "-shm", "-journal"):
+            close_to_others(database.with_name(database.name + beside))
+    except OSError as error:
+        raise StoreError(f"the database cannot be made or opened: {error}") from error
+
+
+def _set_pragmas(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+    cursor = connection.cursor()
+    _use_write_ahead_log(cursor)
+    # NORMAL: a commit survives the death of any process. Only a loss of power can take the last commits back, and never
+    # leaves a torn file. FULL waits for the disk at every commit, four times a turn.
+    cursor.execute("PRAGMA synchronous = NORMAL")
+    cursor.execute("PRAGMA foreign_keys = ON")
+    # What is deleted is overwritten with zeros, so that what was forgotten is not in the file either.
+    cursor.execute("PRAGMA secure_delete = ON")
+    cursor.close()
+
+
+def _use_write_ahead_log(cursor: DBAPICursor) -> None:
+    # SQLite does not wait, whatever the busy time-out, where another process switches the same new file just now.
+    for _ in range(SWITCH_TRIES - 1):
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+        except OperationalError:
+            await_only(asyncio.sleep(SWITCH_PAUSE_S))
+        else:
+            return
+    cursor.execute("PRAGMA journal_mode = WAL")
+
+
+def _begin(connection: Connection) -> None:
+    # With a plain BEGIN, two writers read the same state and one write is lost or fails half-way: the lock comes first.
+    connection.exec_driver_sql(connection.get_execution_options().get(BEGIN, "BEGIN"))

@@ -1,0 +1,384 @@
+"""Connections and transactions: how several processes share one database without losing a write.
+
+One table from what the database and its drivers raise to our errors.
+
+What they say is not quoted where it may hold a row: PostgreSQL details and complaints about arguments do.
+
+How a method of the store becomes one transaction.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from dataclasses import replace
+from functools import wraps
+from types import CoroutineType
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from asyncpg.exceptions import ClientConfigurationError
+from sqlalchemy import BigInteger, ColumnElement, FromClause, Select, Table, and_, cast, func, true
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, StatementError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from waystation.kernel.clock import Clock
+from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable, WaystationError, WrongStore
+from waystation.kernel.scopes import Installation, OfSession, OfTask, Reader
+from waystation.store.dialects import BEGIN, postgresql_engine, sqlite_engine
+from waystation.store.seals import PLAIN, AtRest, keep_with, kept_with
+from waystation.tasks.event_repository import announce, begin_telling, number
+from waystation.tasks.events import Happening
+
+ANSWER_TIMEOUT_S = 30
+"""How long one statement may take on PostgreSQL, waiting for locks included."""
+BATCH = 500
+"""Values a statement: databases limit the number of parameters."""
+
+_READS = {
+    # In WAL mode a SQLite read sees one snapshot; PostgreSQL has to be asked for it.
+    "sqlite": {},
+    "postgresql": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
+}
+_WRITES = {
+    "sqlite": {BEGIN: "BEGIN IMMEDIATE"},
+    # Every statement sees what was committed before it. A write is one statement that decides on a unique key or a
+    # condition, or it locks the row of its agent run first (`fences`) and then sees all that earlier holders committed.
+    "postgresql": {"isolation_level": "READ COMMITTED"},
+}
+
+_T = TypeVar("_T")
+
+
+class Database:
+    """Read and write transactions on one database."""
+
+    def __init__(self, url: str, answer_timeout_s: float | None = ANSWER_TIMEOUT_S, at_rest: AtRest = PLAIN) -> None:
+        """Raises BadInput for a URL of neither backend. Nothing is opened yet."""
+        self.url = parsed_url(url)
+        self._engine = _engine(self.url, answer_timeout_s)
+        keep_with(self._engine.dialect, at_rest)
+        self._reading = self._engine.execution_options(**_READS[self.backend])
+        self._writing = self._engine.execution_options(**_WRITES[self.backend])
+        # SQLite has one writer, for which it sleeps and tries again. Within a process a lock is fairer and quicker.
+        self._turn_to_write = asyncio.Lock() if self.backend == "sqlite" else nullcontext()
+
+    @property
+    def backend(self) -> str:
+        """`sqlite` or `postgresql`."""
+        return self._engine.dialect.name
+
+    @property
+    def strict(self) -> bool:
+        """Whether what is not sealed to its row is refused."""
+        return kept_with(self._engine.dialect).strict
+
+    def seal_strictly(self) -> None:
+        """From here on what is not sealed to its row is refused, read or written."""
+        keep_with(self._engine.dialect, replace(kept_with(self._engine.dialect), strict=True))
+
+    @asynccontextmanager
+    async def read(self) -> AsyncGenerator[AsyncConnection]:
+        """A transaction that sees one snapshot and keeps nothing."""
+        async with self._reading.connect() as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def write(self) -> AsyncGenerator[AsyncConnection]:
+        """A transaction that is committed at the end, or rolled back as a whole when its block raises."""
+        async with self._turn_to_write, self._writing.begin() as connection:
+            begin_telling(connection)
+            yield connection
+            await number(connection)
+
+    async def empty_log(self) -> None:
+        """Bring SQLite's write-ahead log into the file and cut it to nothing: it holds what was there before.
+
+        Readers that look at an earlier state hold it back; it is then overwritten later. PostgreSQL needs none of it.
+        """
+        if self.backend == "sqlite":
+            checkpoint = self._engine.execution_options(**{BEGIN: "PRAGMA wal_checkpoint(TRUNCATE)"})
+            async with self._turn_to_write, checkpoint.begin():
+                pass
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._engine.dispose()
+
+
+async def to_its_end(work: Coroutine[object, object, _T]) -> _T:
+    """Let the work end before a cancellation of the caller takes effect.
+
+    SQLite runs a statement in its connection's thread, where it cannot be cancelled: SQLAlchemy would give the
+    connection up while the thread still takes the write lock, and nobody could write until the busy time-out had
+    passed.
+    """
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+async def add_once(connection: AsyncConnection, table: Table, row: Mapping[str, object]) -> bool:
+    """Insert a row unless one with a unique key of it is there. False: it was there, and stays as it is."""
+    inserted = await connection.execute(_insert(connection, table).values(row))
+    return inserted.rowcount == 1
+
+
+async def add_missing(connection: AsyncConnection, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
+    """Insert those rows that are not there."""
+    if rows:
+        await connection.execute(_insert(connection, table), rows)
+
+
+def batches(values: Iterable[str]) -> Iterator[list[str]]:
+    """Each value once, in order, so many at once as a statement takes."""
+    ordered = sorted(set(values))
+    return (ordered[first : first + BATCH] for first in range(0, len(ordered), BATCH))
+
+
+def _insert(connection: AsyncConnection, table: Table) -> sqlite.Insert | postgresql.Insert:
+    # One standard clause, which SQLAlchemy has only by dialect.
+    if connection.dialect.name == "sqlite":
+        return sqlite.insert(table).on_conflict_do_nothing()
+    return postgresql.insert(table).on_conflict_do_nothing()
+
+
+def parsed_url(url: str) -> URL:
+    """The URL in its parts. Raises BadInput, which does not quote it."""
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        # Without its cause, which may quote the password.
+        raise _unusable_url() from None
+    if "@" in (parsed.host or ""):  # the end of a password, which would be shown as the host
+        raise _unusable_url()
+    return parsed
+
+
+def _engine(url: URL, answer_timeout_s: float | None) -> AsyncEngine:
+    match url.drivername:
+        case "sqlite+aiosqlite":
+            return sqlite_engine(url)
+        case "postgresql+asyncpg":
+            return postgresql_engine(url, answer_timeout_s)
+        case _:
+            raise _unusable_url()
+
+
+def _unusable_url() -> BadInput:
+    return BadInput(
+        "the database URL cannot be used: write it as postgresql://user:password@host:5432/database, with %40 for @ "
+        "and the like in the password, or as sqlite:////folder/waystation.db"
+    )
+
+
+CONFLICTS = {"40001", "40P01"}
+"""Serialization failure and deadlock: the transaction was undone because of another one, and may be repeated."""
+
+_PASSING = {
+    "08": "the connection was lost",
+    "25006": "it takes no writes now, as a standby does",
+    "40": "other transactions came between",
+    "53": "it has run out of connections, memory or disk",
+    "55P03": "others hold a lock for too long",
+    "57": "it is starting, was shut down, or cancelled the statement",
+    "58": "its machine fails it",
+}
+"""SQLSTATE, or the class that its first two characters are, of what may be gone at the next attempt."""
+
+TO_MEND = {
+    "28": "the database refuses the user or the password of DATABASE_URL: put them right",
+    "3D000": "the server has no database of the name in DATABASE_URL: create it, or put the name right",
+    "42501": "the user of DATABASE_URL may not do this: give it the right to create and write tables",
+    "42704": "the server does not know a parameter of DATABASE_URL: leave it out",
+    "42P01": "a table of the database is missing: restore it from a backup, or choose an empty database",
+    "42P07": "the database has tables of another program: give Waystation a database of its own",
+}
+
+_SQLITE_PASSING = {"SQLITE_BUSY", "SQLITE_LOCKED"}
+
+
+@contextmanager
+def translated() -> Generator[None]:
+    """Raise the errors of the database as ours, without a cause: it would bring the statement into logs."""
+    try:
+        yield
+    except (DBAPIError, PoolTimeout, OSError) as error:
+        raise store_error(error) from None
+    except StatementError as error:
+        if isinstance(error.orig, WaystationError):  # our own, of a value that is not to be written
+            raise error.orig from None
+        raise
+
+
+def store_error(error: DBAPIError | PoolTimeout | OSError) -> WaystationError:
+    """The error as the rest of the program knows it."""
+    match error:
+        case OSError():
+            return unavailable(error.strerror or str(error) or "no answer in time")
+        case PoolTimeout():
+            return unavailable("every connection of this process is in use")
+        case DBAPIError():
+            return _driver_error(error)
+
+
+def is_conflict(error: DBAPIError) -> bool:
+    """Whether the transaction was undone only because of another one."""
+    return _sqlstate(error) in CONFLICTS
+
+
+def unavailable(reason: str) -> StoreUnavailable:
+    """Worth trying again."""
+    return StoreUnavailable(
+        f"the database does not answer ({reason}): see that it runs and that DATABASE_URL names it, then try again"
+    )
+
+
+def _driver_error(error: DBAPIError) -> WaystationError:
+    driver, state = error.driver_exception, _sqlstate(error)
+    if isinstance(driver, sqlite3.Error):
+        return _sqlite_error(driver)
+    if isinstance(driver, ClientConfigurationError):
+        return BadInput(f"the database URL cannot be used: {driver}")
+    if state is not None:
+        return _postgresql_error(state, type(driver).__name__)
+    if error.connection_invalidated:
+        return unavailable("the connection was lost")
+    return StoreError(f"the database's driver failed ({type(driver).__name__})")
+
+
+def _postgresql_error(state: str, name: str) -> StoreError:
+    for key in (state, state[:2]):
+        if key in _PASSING:
+            return unavailable(f"{_PASSING[key]}, SQLSTATE {state}")
+        if key in TO_MEND:
+            return StoreError(f"{TO_MEND[key]} (SQLSTATE {state})")
+    return StoreError(f"the database refused a statement ({name}, SQLSTATE {state})")
+
+
+def _sqlite_error(error: sqlite3.Error) -> StoreError:
+    # SQLite names tables and columns, never values. An error of the driver itself has no code.
+    if getattr(error, "sqlite_errorname", "") in _SQLITE_PASSING:
+        return unavailable(str(error))
+    return StoreError(f"the database file cannot be used ({error}): check the file, its folder and the disk")
+
+
+def _sqlstate(error: DBAPIError) -> str | None:
+    # Only PostgreSQL's errors have one, and SQLAlchemy's types do not say so.
+    return getattr(error.orig, "sqlstate", None)
+
+
+CONFLICT_PAUSES_S = (0.01, 0.1, 0.5)
+"""Before a transaction is repeated that PostgreSQL undid because of another one."""
+
+
+class StorePart:
+    """One port's share of the store."""
+
+    def __init__(self, database: Database, clock: Clock, store_id: str) -> None:
+        self._clock, self._store_id = clock, store_id
+        self.database = database
+
+    def require_own(self, store_id: str) -> None:
+        """Raise WrongStore unless this is the store's own id."""
+        if store_id != self._store_id:
+            raise WrongStore(store_id, self._store_id)
+
+    def _tell(self, connection: AsyncConnection, place: str, happening: Happening) -> None:
+        """Have the transaction tell of this task, or agent run."""
+        announce(connection, place, happening, self._clock())
+
+
+def owned(table: FromClause, reader: Reader) -> ColumnElement[bool]:
+    """Which rows of a table that says whose they are (`tasks`, `runs`, `text_owners`) this reader may see."""
+    match reader:
+        case Installation():
+            return true()
+        case OfTask():
+            own = (table.c.tenant == reader.tenant, table.c.session == reader.session)
+            return and_(*own, table.c.task_id == reader.task_id)
+        case OfSession():
+            return and_(table.c.tenant == reader.tenant, table.c.session == reader.session)
+        case _:
+            return table.c.tenant == reader.tenant
+
+
+def of_task(table: FromClause, task_id: str) -> ColumnElement[bool]:
+    """Which rows of a table with `run_id` are of this task: by that id, too, to which their texts are bound."""
+    return and_(table.c.task_id == task_id, func.substr(table.c.run_id, 1, len(task_id) + 1) == f"{task_id}/")
+
+
+def added_up(column: ColumnElement[int]) -> ColumnElement[int]:
+    """The sum, 0 of none: PostgreSQL adds 64-bit integers up to a decimal number."""
+    return cast(func.coalesce(func.sum(column), 0), BigInteger)
+
+
+async def bodies(connection: AsyncConnection, chosen: Select[str, str]) -> list[str]:
+    """What rows say, chosen with the proofs of whose they are: those are read, too, which raises where one is wrong."""
+    return [body for body, _ in (await connection.execute(chosen)).all()]
+
+
+P = ParamSpec("P")
+
+_Part = TypeVar("_Part", bound=StorePart)
+
+# `Any` stands in the places of a coroutine that an `async def` leaves open; pyright puts it there itself.
+Method = Callable[Concatenate[_Part, P], "CoroutineType[Any, Any, _T]"]
+
+
+def reading(method: Callable[Concatenate[_Part, AsyncConnection, P], Awaitable[_T]]) -> "Method[_Part, P, _T]":
+    """The method gets a connection that sees one snapshot."""
+
+    @wraps(method)
+    async def read(self: _Part, /, *args: P.args, **kwargs: P.kwargs) -> _T:
+        async def transaction() -> _T:
+            async with self.database.read() as connection:
+                return await method(self, connection, *args, **kwargs)
+
+        return await to_its_end(_carried_out(transaction))
+
+    return read
+
+
+def writing(method: Callable[Concatenate[_Part, AsyncConnection, P], Awaitable[_T]]) -> "Method[_Part, P, _T]":
+    """The method gets a connection whose changes are committed when it returns, and undone when it raises.
+
+    It may be called more than once, when another transaction made the database undo the first.
+    """
+
+    @wraps(method)
+    async def write(self: _Part, /, *args: P.args, **kwargs: P.kwargs) -> _T:
+        async def transaction() -> _T:
+            async with self.database.write() as connection:
+                return await method(self, connection, *args, **kwargs)
+
+        return await to_its_end(_carried_out(transaction))
+
+    return write
+
+
+async def _carried_out(transaction: Callable[[], Coroutine[object, object, _T]]) -> _T:
+    with translated():
+        for pause in CONFLICT_PAUSES_S:
+            try:
+                return await transaction()
+            except DBAPIError as error:
+                if not is_conflict(error):
+                    raise
+            await asyncio.sleep(pause)
+        return await transaction()

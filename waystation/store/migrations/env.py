@@ -1,0 +1,10 @@
+"""What Alembic runs: the migrations, on the connection and in the transaction that it is given."""
+
+from alembic import context
+from sqlalchemy import Connection
+
+from waystation.store.schema import metadata
+
+connection: Connection = context.config.attributes["connection"]
+context.configure(connection=connection, target_metadata=metadata, render_as_batch=True)
+context.run_migrations()

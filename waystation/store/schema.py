@@ -1,0 +1,388 @@
+"""The tables of the store. A change here needs a migration, and `REVISION` names the newest one."""
+
+from datetime import UTC, datetime
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    TypeDecorator,
+    UniqueConstraint,
+    false,
+)
+
+from waystation.store.seals import SealedBytes, SealedProof, SealedString, SealedText
+
+FIRST_REVISION = "0100"
+"""Lower numbers were used before the first release: what has one is refused."""
+REVISION = "0100"
+"""Revisions are numbers of four digits, so that an older program can tell that a database is newer."""
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment with its time zone. SQLite keeps none, so it is written and read as UTC."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+        """To UTC."""
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+        """From UTC."""
+        return None if value is None else value.replace(tzinfo=UTC)
+
+
+class NulFree(TypeDecorator[str]):
+    """Text without NUL characters, which PostgreSQL's text type refuses. They become replacement characters."""
+
+    impl = String
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        """U+FFFD for each."""
+        return None if value is None else value.replace("\x00", "\ufffd")
+
+
+def _ordinal() -> Column[int]:
+    """Grows with every row of its table: the order in which rows were written."""
+    return Column("ordinal", Integer, primary_key=True, autoincrement=True)
+
+
+def _run(*, primary_key: bool = False) -> Column[str]:
+    return Column("run_id", String, ForeignKey("runs.run_id"), primary_key=primary_key, nullable=False)
+
+
+def _owner() -> tuple[Column[str], Column[str]]:
+    """Beside the task's id: with them a query says whose rows it wants, also where the task has no row."""
+    return (
+        Column("tenant", String, nullable=False, server_default=""),
+        Column("session", String, nullable=False, server_default=""),
+    )
+
+
+def _proof(table: str, *key: str) -> Column[str]:
+    """Read with every read that the row permits: a row that somebody wrote without the key permits nothing.
+
+    Written by `proved`: a row that comes here without it is a TypeError where texts are sealed.
+    """
+    return Column("proof", SealedProof(f"{table}.proof", *key), nullable=False, default="", server_default="")
+
+
+identity = Table(
+    "identity",
+    metadata,
+    Column("store_id", String, primary_key=True),
+    Column("created_at", UtcDateTime, nullable=False),
+    # By what workers see whether they share the key of placeholders; empty until the first of them claims it.
+    Column("key_check", String),
+    # Since when everything is encrypted and bound to its row, so that what is not is refused.
+    Column("sealed_since", UtcDateTime),
+)
+
+tasks = Table(
+    "tasks",
+    metadata,
+    _ordinal(),
+    Column("task_id", String, nullable=False, unique=True),
+    Column("store_id", String, nullable=False),
+    Column("tenant", String, nullable=False),
+    Column("session", String, nullable=False, index=True),
+    Column("request_id", NulFree, nullable=False),
+    Column("digest", String, nullable=False),
+    Column("request", SealedText("tasks.request", "task_id"), nullable=False),
+    # To its owner, too: a task that was given to another tenant or session does not open there.
+    Column("terms", SealedText("tasks.terms", "task_id", "tenant", "session"), nullable=False),
+    Column("title", SealedText("tasks.title", "task_id", empty=True), nullable=False),
+    Column("submitted_at", UtcDateTime, nullable=False),
+    Column("ended_at", UtcDateTime),
+    # Every word of it.
+    Column("forgotten_at", UtcDateTime),
+    Column("plan", SealedText("tasks.plan", "task_id")),
+    Column("progress", SealedText("tasks.progress", "task_id")),
+    UniqueConstraint("tenant", "session", "request_id"),
+)
+
+# What sessions have spent, hold and may spend. Their workflows carry the same, and may be terminated at any moment.
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("tenant", String, primary_key=True),
+    Column("session", String, primary_key=True),
+    # Each workflow execution that begins without a predecessor takes the session over; older ones write nothing more.
+    Column("epoch", BigInteger, nullable=False),
+    # Of the state, within an epoch: an attempt that comes late does not replace a newer state.
+    Column("version", BigInteger, nullable=False),
+    Column("state", SealedText("sessions.state", "tenant", "session"), nullable=False),
+)
+
+# The plans that took the place of the first, which is in its task's row.
+plan_revisions = Table(
+    "plan_revisions",
+    metadata,
+    Column("task_id", String, ForeignKey("tasks.task_id"), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("body", SealedText("plan_revisions.body", "task_id", "number"), nullable=False),
+    Column("made_at", UtcDateTime, nullable=False),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    _ordinal(),
+    Column("task_id", String, ForeignKey("tasks.task_id"), nullable=False),
+    Column("entry_id", String, nullable=False),
+    Column("body", SealedText("audit.body", "task_id", "entry_id"), nullable=False),
+    UniqueConstraint("task_id", "entry_id"),
+)
+
+texts = Table(
+    "texts",
+    metadata,
+    Column("blob", String, primary_key=True),
+    # UTF-8 bytes, because PostgreSQL's text type refuses the NUL characters that documents and tool results may hold.
+    Column("content", SealedBytes("texts.content"), nullable=False),
+)
+
+# Whose a text is: of every task that handed it in, or whose agents made it. A hash alone opens nothing.
+text_owners = Table(
+    "text_owners",
+    metadata,
+    Column("blob", String, ForeignKey("texts.blob"), primary_key=True),
+    Column("task_id", String, primary_key=True, index=True),
+    *_owner(),
+    _proof("text_owners", "blob", "task_id", "tenant", "session"),
+)
+
+# Texts whose redaction took too long, by keyed fingerprints that cannot be guessed back: they are not tried for ever.
+slow_texts = Table(
+    "slow_texts",
+    metadata,
+    Column("fingerprint", String, primary_key=True),
+    # Policy, version of the rules, and seconds: under other ones a text is tried again.
+    Column("rules", String, primary_key=True),
+    Column("tenant", String, nullable=False, index=True),
+    Column("times", Integer, nullable=False),
+    Column("last_at", UtcDateTime, nullable=False),
+)
+
+documents = Table(
+    "documents",
+    metadata,
+    Column("task_id", String, ForeignKey("tasks.task_id"), primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    # To its text as well: another one that the store has cannot be put in its place.
+    Column("name", SealedString("documents.name", "task_id", "position", "blob", "source"), nullable=False),
+    Column("blob", String, ForeignKey("texts.blob"), nullable=False),
+    Column("lines", Integer, nullable=False),
+    Column("characters", Integer, nullable=False),
+    # Content hash of the file, so that an unchanged one is not read again.
+    Column("source", String, nullable=False, server_default=""),
+    Column("removed", Boolean, nullable=False, server_default=false()),
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("run_id", String, primary_key=True),
+    Column("task_id", String, nullable=False, index=True),
+    *_owner(),
+    Column("step_id", String, nullable=False),
+    Column("role", String, nullable=False),
+    Column("fence", Integer, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("opened_at", UtcDateTime, nullable=False),
+    _proof("runs", "run_id", "task_id", "tenant", "session", "step_id"),
+)
+
+# Messages and compaction records carry the version that their commit made: together it is the order of all commits.
+messages = Table(
+    "messages",
+    metadata,
+    _run(primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("message_id", String, nullable=False),
+    Column("body", SealedText("messages.body", "run_id", "version"), nullable=False),
+    Column("committed_at", UtcDateTime, nullable=False),
+    UniqueConstraint("run_id", "message_id"),
+)
+
+compactions = Table(
+    "compactions",
+    metadata,
+    _run(primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("record_id", String, nullable=False),
+    Column("body", SealedText("compactions.body", "run_id", "version"), nullable=False),
+    Column("committed_at", UtcDateTime, nullable=False),
+    UniqueConstraint("run_id", "record_id"),
+)
+
+charges = Table(
+    "charges",
+    metadata,
+    _ordinal(),
+    _run(),
+    Column("key", String, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("model", String, nullable=False),
+    Column("input", BigInteger, nullable=False),
+    Column("cache_write", BigInteger, nullable=False),
+    Column("cache_read", BigInteger, nullable=False),
+    Column("output", BigInteger, nullable=False),
+    Column("searches", BigInteger, nullable=False, server_default="0"),
+    Column("estimated", BigInteger, nullable=False, server_default="0"),
+    Column("answered_by", String, nullable=False, server_default=""),
+    Column("stop", String, nullable=False, server_default=""),
+    Column("dropped_thinking", BigInteger, nullable=False, server_default="0"),
+    Column("cache_miss", String, nullable=False, server_default=""),
+    Column("cost_micro_usd", BigInteger),
+    Column("at", UtcDateTime, nullable=False),
+    UniqueConstraint("run_id", "key"),
+)
+
+intents = Table(
+    "intents",
+    metadata,
+    _ordinal(),
+    _run(),
+    Column("key", String, nullable=False),
+    Column("model", String, nullable=False),
+    Column("worst_case", BigInteger, nullable=False),
+    Column("worst_case_micro_usd", BigInteger, nullable=False, server_default="0"),
+    Column("at", UtcDateTime, nullable=False),
+    Index(None, "run_id", "key"),
+)
+
+tool_intents = Table(
+    "tool_intents",
+    metadata,
+    _run(primary_key=True),
+    Column("tool_use_id", String, primary_key=True),
+    Column("at", UtcDateTime, nullable=False),
+)
+
+outcomes = Table(
+    "outcomes",
+    metadata,
+    _run(primary_key=True),
+    Column("leg", Integer, primary_key=True, autoincrement=False),
+    Column("body", SealedText("outcomes.body", "run_id", "leg"), nullable=False),
+    Column("committed_at", UtcDateTime, nullable=False),
+)
+
+passages = Table(
+    "passages",
+    metadata,
+    _ordinal(),
+    Column("passage_id", String, nullable=False, unique=True),
+    _run(),
+    Column("task_id", String, nullable=False),
+    Column("body", SealedText("passages.body", "passage_id", "run_id"), nullable=False),
+    # Empty while the passage waits. Rows stay: a lost memory can be written anew from them.
+    Column("stored_at", UtcDateTime),
+    # Set when the conversation was taken back; such a passage is in the memory as long as `stored_at` is set.
+    Column("gone_at", UtcDateTime),
+    # Set when the memory does not take the passage, however often it is asked.
+    Column("refused_at", UtcDateTime),
+    Index(None, "stored_at", "ordinal"),
+)
+
+notes = Table(
+    "notes",
+    metadata,
+    _ordinal(),
+    _run(),
+    Column("note_id", String, nullable=False),
+    Column("task_id", String, nullable=False, index=True),
+    Column("body", SealedText("notes.body", "run_id", "note_id"), nullable=False),
+    UniqueConstraint("run_id", "note_id"),
+)
+
+deliverables = Table(
+    "deliverables",
+    metadata,
+    _run(primary_key=True),
+    Column("task_id", String, nullable=False),
+    Column("body", SealedText("deliverables.body", "run_id"), nullable=False),
+)
+
+# What happened to tasks, in the order of commits. It says nothing that another table does not have, but for the order.
+task_events = Table(
+    "events",
+    metadata,
+    Column("tenant", String, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("task_id", String, nullable=False),
+    Column("agent", String, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("reference", String, nullable=False),
+    Column("detail", String, nullable=False),
+    Column("tokens", BigInteger, nullable=False),
+    Column("context", BigInteger, nullable=False),
+    Column("micro_usd", BigInteger, nullable=False),
+    Column("at", UtcDateTime, nullable=False),
+    Index(None, "task_id", "number"),
+)
+
+# The newest number of each tenant: its row is what transactions that tell something wait for, one after the other.
+event_heads = Table(
+    "event_heads",
+    metadata,
+    Column("tenant", String, primary_key=True),
+    Column("number", BigInteger, nullable=False),
+)
+
+# How far the events of each tenant have gone out as spans. The row without a tenant says who sends, and until when.
+trace_places = Table(
+    "trace_places",
+    metadata,
+    Column("tenant", String, primary_key=True),
+    # The newest event when spans were first sent. Tasks that had begun by then are sent whole with their next event.
+    Column("since", BigInteger, nullable=False),
+    Column("sent", BigInteger, nullable=False),
+    Column("holder", String, nullable=False, server_default=""),
+    Column("held_until", UtcDateTime),
+)
+
+# What placeholders stand for. The tenant is the same hash as everywhere; the original is sealed.
+vault = Table(
+    "vault",
+    metadata,
+    Column("tenant", String, primary_key=True),
+    Column("placeholder", String, primary_key=True),
+    # By what two originals of one placeholder are told apart, whatever their spelling.
+    Column("fingerprint", String, nullable=False),
+    Column("original", LargeBinary, nullable=False),
+    Column("kept_at", UtcDateTime, nullable=False),
+)
+
+# In which sessions each original was met: tools find it again in these alone.
+vault_sessions = Table(
+    "vault_sessions",
+    metadata,
+    Column("tenant", String, primary_key=True),
+    Column("placeholder", String, primary_key=True),
+    Column("session", String, primary_key=True, index=True),
+    # By the key of placeholders: a row that somebody else has written counts for nothing.
+    Column("proof", LargeBinary),
+)

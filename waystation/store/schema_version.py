@@ -1,0 +1,146 @@
+"""Which schema a database has, and how it gets this program's."""
+
+from collections.abc import Callable
+from pathlib import Path
+from shlex import quote
+
+from sqlalchemy import Connection, column, func, insert, inspect, select, table
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from waystation.kernel.clock import Clock
+from waystation.kernel.errors import StoreError
+from waystation.kernel.patterns import proven
+from waystation.kernel.value import Value
+from waystation.store.engine import Database
+from waystation.store.schema import FIRST_REVISION, REVISION, identity
+
+_UPGRADE_LOCK = 0x57415953
+"""Key of the advisory lock under which a PostgreSQL database is upgraded."""
+
+_REVISION = proven(r"\d{4}")
+_OF_HOME = ("key", "temporal.db", "run.json")
+"""What else a home folder of Waystation has: a database beside one of these is set aside with its whole folder, since
+Temporal and the memory name tasks that no other store has.
+"""
+_APPLIED = table("alembic_version", column("version_num"))
+
+
+class Schema(Value):
+    """What a database holds."""
+
+    revision: str
+    """The newest migration that was applied; empty for an empty database."""
+    store_id: str | None
+    file: str | None = None
+    """Path of a SQLite database."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether this program can work on it."""
+        return self.revision == REVISION and self.store_id is not None
+
+    def require_known(self) -> None:
+        """Raise StoreError if an unreleased or newer version, or another program, has written the database."""
+        if self.revision and not _REVISION.fullmatch(self.revision):
+            raise StoreError("the database belongs to another program: give Waystation a database of its own")
+        if self.revision and self.revision < FIRST_REVISION:
+            raise StoreError(
+                f"the database has schema {self.revision}, which a version of Waystation from before the first release "
+                f"has written; no version reads it. {self._set_aside()}. Nothing in it was changed"
+            )
+        if self.revision > REVISION:
+            raise StoreError(
+                f"the database has schema {self.revision}, this version of Waystation knows schemas up to {REVISION}: "
+                "update Waystation, or choose another database"
+            )
+        if self.revision and self.store_id is None:
+            raise StoreError(
+                "the database does not say any more which store it is: something else than Waystation has emptied its "
+                "table `identity`. Restore the database from a backup"
+            )
+
+    def require_ready(self) -> None:
+        """Raise StoreError if the database has to be upgraded first, or cannot be."""
+        self.require_known()
+        if not self.ready:
+            found = f"has schema {self.revision}" if self.revision else "is empty"
+            raise StoreError(
+                f"the database {found}, this version of Waystation needs schema {REVISION}: "
+                "run `waystation store migrate`"
+            )
+
+    def _set_aside(self) -> str:
+        """What a person does with a database that no version reads."""
+        if self.file is None:
+            return "Give Waystation a new database, and name it in WAYSTATION_STORE_URL or DATABASE_URL"
+        file = Path(self.file).absolute()
+        in_home = file.name == "waystation.db" and any((file.parent / name).exists() for name in _OF_HOME)
+        aside = file.parent if in_home else file
+        return f"Set it aside: `mv {quote(str(aside))} {quote(f'{aside}.old')}`"
+
+
+async def find_schema(database: Database) -> Schema:
+    """The schema of the database as it is now."""
+    async with database.read() as connection:
+        return await _schema(connection)
+
+
+async def open_schema(database: Database, clock: Clock, new_store_id: Callable[[], str]) -> str:
+    """The store id of a database that is ready.
+
+    A SQLite file is made ready at once. A PostgreSQL database is not: workers of another version may be at work on it,
+    and when they are replaced is the operator's decision. Raises StoreError.
+    """
+    found = await find_schema(database)
+    if database.backend == "sqlite" and not found.ready:
+        found = (await upgrade(database, clock, new_store_id))[1]
+    found.require_ready()
+    return str(found.store_id)
+
+
+async def upgrade(database: Database, clock: Clock, new_store_id: Callable[[], str]) -> tuple[Schema, Schema]:
+    """Apply every missing migration; the schema before and after.
+
+    Several processes may do this at once: the upgrade is one write transaction, which they take in turn, and a crash
+    leaves the database as it was. Raises StoreError for a database that is newer or another program's.
+    """
+    async with database.write() as connection:
+        await _wait_for_turn(connection)
+        before = await _schema(connection)
+        before.require_known()
+        if before.revision != REVISION:
+            await connection.run_sync(_migrate)
+        if before.store_id is None:
+            await connection.execute(insert(identity).values(store_id=new_store_id(), created_at=clock()))
+        return before, await _schema(connection)
+
+
+def _migrate(connection: Connection) -> None:
+    # Only a database that is behind needs Alembic, which is a quarter of what opening a store has to import.
+    from alembic import command  # noqa: PLC0415
+    from alembic.config import Config  # noqa: PLC0415
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, REVISION)
+
+
+async def _schema(connection: AsyncConnection) -> Schema:
+    revision = await connection.run_sync(_revision)
+    known = _REVISION.fullmatch(revision)
+    store_id = (await connection.execute(select(identity.c.store_id))).scalar_one_or_none() if known else None
+    file = connection.engine.url.database if connection.dialect.name == "sqlite" else None
+    return Schema(revision=revision, store_id=store_id, file=file)
+
+
+def _revision(connection: Connection) -> str:
+    if not inspect(connection).has_table(_APPLIED.name):
+        return ""
+    return connection.execute(select(_APPLIED.c.version_num)).scalar_one_or_none() or ""
+
+
+async def _wait_for_turn(connection: AsyncConnection) -> None:
+    # A write transaction on SQLite has the whole file to itself from its first statement; PostgreSQL needs a lock.
+    if connection.dialect.name == "postgresql":
+        await connection.execute(select(func.pg_advisory_xact_lock(_UPGRADE_LOCK)))

@@ -1,0 +1,1 @@
+"""Tasks and sessions: requests, state, signals, progress, approvals, schedules."""

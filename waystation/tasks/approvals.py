@@ -1,0 +1,417 @@
+"""Answers to requests: what a person sent, validated here and nowhere else, so that nothing vanishes.
+
+Answers as they were sent to a task, and which of them settled a request.
+
+The name in an answer is a claim, and so is the identity of the program that sent it; only a server that lets nobody in
+without credentials adds a principal, which it vouches for.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import AfterValidator, Field, JsonValue, ValidationError
+
+from waystation.agents.decisions import IN_ADVANCE, TopUp
+from waystation.kernel.amount import Amount, Limit, amount_text, limit_text
+from waystation.kernel.value import UNKNOWN_FIELD, Value, malformed
+from waystation.planning.plan import PlanEdit
+from waystation.tasks.task import Approval, Refusal
+
+HIGHEST_GRANT, HIGHEST_GRANT_USD = 1_000_000_000, 1_000_000
+ANSWER_ID_CHARACTERS = 64
+APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN = "approve_budget", "deny_budget", "review_plan"
+
+
+def _a_name(by: str) -> str:
+    if by.strip().lower() == IN_ADVANCE:
+        raise ValueError("it is no name: raises stand under it that nobody was asked for")
+    return by
+
+
+Name = Annotated[str, Field(max_length=200), AfterValidator(_a_name)]
+"""What somebody who answers calls themselves: a claim."""
+
+
+Proof = Annotated[str, Field(max_length=400)]
+"""By what a name was proved to whoever sent the answer on; only `waystation serve` says so."""
+
+
+class Verified(Value):
+    """A name that was proved."""
+
+    name: str
+    proof: Proof
+
+
+By = str | Verified
+"""A name as it was given, or one that was proved."""
+
+
+def said_by(by: By) -> dict[str, str]:
+    """The fields of an answer that say whose it is."""
+    return {"by": by.name, "verified": by.proof} if isinstance(by, Verified) else {"by": by}
+
+
+MOST_ANSWERED = 1_000
+"""Requests in one answer."""
+
+
+class ApproveInput(Value):
+    """JSON of the signal `approve_budget`."""
+
+    request_id: str | None = None
+    """Which request; may be left out while exactly one is open, and that is for money."""
+    also: tuple[str, ...] = Field(default=(), max_length=MOST_ANSWERED)
+    """Other requests that are granted in the same moment, each by itself, so that none goes on with what was given to
+    another.
+    """
+    action: str | None = Field(default=None, max_length=200)
+    """The tool that may be called, of a request to call one. May be left out; a request for money takes none."""
+    tokens: int | None = Field(default=None, gt=0, le=HIGHEST_GRANT, strict=True)
+    """How many tokens; with neither this nor `usd`, what was asked for."""
+    usd: Decimal | None = Field(default=None, gt=0, le=HIGHEST_GRANT_USD, decimal_places=6)
+    """How many dollars, as a number or in quotes."""
+    by: Name = ""
+    verified: Proof = ""
+    note: str = Field(default="", max_length=2_000)
+    answer_id: str = Field(default="", max_length=ANSWER_ID_CHARACTERS)
+    """Chosen by programs that want to see what became of this very answer."""
+
+
+class DenyInput(Value):
+    """JSON of the signal `deny_budget`."""
+
+    request_id: str | None = None
+    also: tuple[str, ...] = Field(default=(), max_length=MOST_ANSWERED)
+    """Other requests that are denied in the same moment, so that none goes on with what another leaves."""
+    finish: Literal["partial", "cancel"] = "partial"
+    by: Name = ""
+    verified: Proof = ""
+    note: str = Field(default="", max_length=2_000)
+    answer_id: str = Field(default="", max_length=ANSWER_ID_CHARACTERS)
+    """Chosen by programs that want to see what became of this very answer."""
+
+
+class ReviewPlanInput(Value):
+    """JSON of the signal `review_plan`."""
+
+    plan: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """Content hash of a `Plan` in the store. Never the plan: its goals are text, and signals stay in the history."""
+    request_id: str | None = None
+    by: Name = ""
+    note: str = Field(default="", max_length=2_000)
+    answer_id: str = Field(default="", max_length=ANSWER_ID_CHARACTERS)
+    """Chosen by programs that want to see what became of this very plan."""
+
+
+class Circumstances(Value):
+    """What an answer is held against."""
+
+    approvals: tuple[Approval, ...]
+    limit: Limit = Limit()
+    """The task's budget as it is now."""
+    ceiling: Limit = Limit()
+    """What that may be raised to."""
+    ending: bool = False
+    """The task takes no answers any more."""
+    editing: bool = False
+    """A plan that a person sent is being read."""
+    revising: bool = False
+    """What waits to be agreed to is a revision of the plan."""
+    approvers: tuple[str, ...] = ()
+    """Whose verified answers alone have an effect; without any, anybody's."""
+
+
+def approve(standing: Circumstances, given: ApproveInput, now: datetime) -> Approval:
+    """The request that this grants, answered. Raises ValueError where it has no effect."""
+    _by_an_approver(standing, given.by, given.verified)
+    request = _open_request(standing, given.request_id)
+    if request.about_plan:
+        granted = _agreement(given, standing)
+    else:
+        granted = _permission(given, request) if request.action is not None else _grant(given, request, standing)
+    return request.replace(
+        decision="approved",
+        granted=granted,
+        by=given.by,
+        verified=given.verified,
+        note=given.note,
+        answer_id=given.answer_id,
+        answered_at=now,
+    )
+
+
+def authorised(standing: Circumstances, request: Approval, top_up: TopUp | None, now: datetime) -> Approval | None:
+    """The request, granted by what was authorised in advance; None where that is used up, too little, or over the
+    ceiling: then a person is asked.
+    """
+    used = sum(approval.by == IN_ADVANCE for approval in standing.approvals)
+    if top_up is None or used >= top_up.times or not request.needed.less(top_up.amount).nothing:
+        return None
+    if not standing.ceiling.covers(standing.limit.raised(top_up.amount).amount):
+        return None
+    note = f"{used + 1} of {top_up.times}"
+    return request.replace(decision="approved", granted=top_up.amount, by=IN_ADVANCE, note=note, answered_at=now)
+
+
+def deny(standing: Circumstances, given: DenyInput, now: datetime) -> Approval:
+    """The request that this denies, answered. Raises ValueError where it has no effect."""
+    _by_an_approver(standing, given.by, given.verified)
+    request = _open_request(standing, given.request_id)
+    return request.replace(
+        decision="denied",
+        finish=given.finish,
+        by=given.by,
+        verified=given.verified,
+        note=given.note,
+        answer_id=given.answer_id,
+        answered_at=now,
+    )
+
+
+class SeveralAnswers(Value):
+    """What a message that answers several requests came to, for each by itself."""
+
+    each: tuple[Approval | Refusal, ...]
+
+
+GivenT = TypeVar("GivenT", ApproveInput, DenyInput)
+AnswerOne = Callable[[Circumstances, GivenT, datetime], Approval]
+
+
+def answer_together(answer: AnswerOne[GivenT], standing: Circumstances, given: GivenT, now: datetime) -> SeveralAnswers:
+    """Each request that is named, answered, where what was granted before counts against the task's ceiling; one that
+    cannot be answered spares none. Raises ValueError without `request_id`.
+    """
+    if given.request_id is None:
+        raise ValueError("`also` names other requests than `request_id`, which is missing")
+    signal = APPROVE_BUDGET if isinstance(given, ApproveInput) else DENY_BUDGET
+    answers: list[Approval | Refusal] = []
+    for one in dict.fromkeys((given.request_id, *given.also)):
+        try:
+            answered = answer(standing, given.replace(request_id=one), now)
+        except ValueError as error:
+            refused = refusal(signal, {"answer_id": given.answer_id}, error, now)
+            answers.append(refused.replace(request_id=one))
+        else:
+            standing = standing.replace(limit=standing.limit.raised(answered.granted))
+            answers.append(answered)
+    return SeveralAnswers(each=tuple(answers))
+
+
+def edit_plan(standing: Circumstances, given: ReviewPlanInput) -> PlanEdit:
+    """The plan that is to be read. Raises ValueError where no plan waits for a person."""
+    if standing.approvers:
+        raise ValueError(
+            "who edits a plan is never verified, and WAYSTATION_APPROVERS demands that: an approver approves or denies "
+            "the plan as it is through `waystation serve`"
+        )
+    request = _open_request(standing, given.request_id)
+    if not request.about_plan:
+        raise ValueError(f"{request.request_id} does not ask about a plan: answer it by approve or deny")
+    if standing.revising:
+        raise ValueError("it is a revision of the plan: approve it, or deny it and the plan stays as it was")
+    _none_being_read(standing)
+    return PlanEdit(
+        request_id=request.request_id, given=given.plan, by=given.by, note=given.note, answer_id=given.answer_id
+    )
+
+
+def plan_waits(asked: Approval) -> tuple[str, str]:
+    """What waits to be agreed to, and what a denial leads to; both go on in a sentence."""
+    steps = "step" if asked.steps_left == 1 else "steps"
+    plan = f"plan of {asked.steps_left} {steps} waits to be agreed to"
+    if asked.asked.nothing:
+        return plan, "the task ends; planning stays paid"
+    return f"revised {plan}, with {amount_text(asked.asked)} for new steps", "the plan stays as it was"
+
+
+def _by_an_approver(standing: Circumstances, by: str, proof: str) -> None:
+    """Raise ValueError for an answer of anybody else, where the workers name who may answer."""
+    if not standing.approvers:
+        return
+    if not proof:
+        raise ValueError(
+            "WAYSTATION_APPROVERS demands a verified name, and this one is only given: an approver answers through "
+            "`waystation serve`, with an API key (`waystation keys make NAME --role approve`) or a token of a provider"
+        )
+    if by not in standing.approvers:
+        raise ValueError(
+            f"{by} is verified, and none of those whom WAYSTATION_APPROVERS of the workers names: one of them answers"
+        )
+
+
+def _agreement(given: ApproveInput, standing: Circumstances) -> Amount:
+    """No money. Raises ValueError where some is given, or another plan is about to take this one's place."""
+    if given.tokens is not None or given.usd is not None or given.action is not None:
+        raise ValueError("it asks whether its plan is right: approve it without an amount or an action")
+    _none_being_read(standing)
+    return Amount()
+
+
+def _none_being_read(standing: Circumstances) -> None:
+    if standing.editing:
+        raise ValueError("another edited plan came first and is being read: look at what became of it")
+
+
+def refusal(signal: str, sent: JsonValue, error: ValueError, now: datetime) -> Refusal:
+    """What is shown of a message that has no effect."""
+    answer_id = sent.get("answer_id") if isinstance(sent, dict) else None
+    known = answer_id if isinstance(answer_id, str) and len(answer_id) <= ANSWER_ID_CHARACTERS else ""
+    return Refusal(signal=signal, reason=_reason(error), at=now, answer_id=known)
+
+
+def _permission(given: ApproveInput, request: Approval) -> Amount:
+    """No money. Raises ValueError where some is given, or it is not certain that this call is meant."""
+    tool = request.action.tool if request.action is not None else ""
+    if given.tokens is not None or given.usd is not None:
+        raise ValueError(f"{request.request_id} asks for no money but to call {tool}: approve it without an amount")
+    if given.request_id is None:
+        raise ValueError(f"{request.request_id} asks to call {tool}: look at it, and name it by request_id")
+    if given.action not in {None, tool}:
+        raise ValueError(f"{request.request_id} asks to call {tool}, not the tool that `action` names")
+    return Amount()
+
+
+def _grant(given: ApproveInput, request: Approval, standing: Circumstances) -> Amount:
+    """What the answer gives. Raises ValueError where that cannot be."""
+    if given.action is not None:
+        raise ValueError(f"{request.request_id} asks for money, not to call a tool: approve it without `action`")
+    granted = _granted(given, request)
+    _stay_in_units(standing, granted)
+    _stay_under(standing, granted)
+    return granted
+
+
+_HOW_MUCH, _OTHER_UNIT, _ABOVE = "are asked for: say", "the task's budget is in", ", over its ceiling of "
+
+
+def is_about_amount(reason: str) -> bool:
+    """Whether an answer was refused for its amount: with another one it may be taken."""
+    return any(words in reason for words in (_HOW_MUCH, _OTHER_UNIT, _ABOVE))
+
+
+def _granted(given: ApproveInput, request: Approval) -> Amount:
+    """Raises ValueError where that is in another unit than was asked for."""
+    if given.tokens is None and given.usd is None:
+        return request.asked
+    granted = Amount(tokens=given.tokens or 0, micro_usd=int((given.usd or 0) * 1_000_000))
+    if request.asked.tokens and not granted.tokens:
+        raise ValueError(f"tokens {_HOW_MUCH} how many, like `--add 50k`, or `tokens` in a signal")
+    if request.asked.micro_usd and not granted.micro_usd:
+        raise ValueError(f"dollars {_HOW_MUCH} how many, like `--add '$0.10'`, or `usd` in a signal")
+    return granted
+
+
+def _stay_in_units(standing: Circumstances, granted: Amount) -> None:
+    """A grant in a unit that the budget does not count would be taken without effect there."""
+    if standing.limit.counted(granted) != granted:
+        counted, other = ("dollars", "tokens") if standing.limit.tokens is None else ("tokens", "dollars")
+        raise ValueError(f"{_OTHER_UNIT} {counted} alone: give {counted}, and no {other}")
+
+
+def _stay_under(standing: Circumstances, granted: Amount) -> None:
+    raised = standing.limit.raised(granted)
+    if not standing.ceiling.covers(raised.amount):
+        room = standing.ceiling.after(standing.limit.amount)
+        raise ValueError(
+            f"it would raise the task to {limit_text(raised)}{_ABOVE}{limit_text(standing.ceiling)}: "
+            f"{limit_text(room)} left"
+        )
+
+
+def _open_request(standing: Circumstances, request_id: str | None) -> Approval:
+    if standing.ending:
+        raise ValueError("the task is ending, or over")
+    pending = [approval for approval in standing.approvals if approval.decision == "pending"]
+    if request_id is None:
+        if len(pending) == 1:
+            return pending[0]
+        raise ValueError(f"request_id is missing, and {_open(pending)}" if pending else _open(pending))
+    for approval in standing.approvals:
+        if approval.request_id == request_id:
+            if approval.decision != "pending":
+                raise ValueError(f"{request_id} was already {approval.decision}")
+            return approval
+    raise ValueError(f"there is no request of this id; {_open(pending)}")
+
+
+def _open(pending: Sequence[Approval]) -> str:
+    names = ", ".join(approval.request_id for approval in pending)
+    return f"open: {names}" if names else "no request is open"
+
+
+def _reason(error: ValueError) -> str:
+    """The fault in one line. Values are left out: a person may have pasted anything."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    faults = [
+        "a field that is not known here"
+        if fault.words == UNKNOWN_FIELD
+        else f"{'.'.join(map(str, fault.place)) or 'the signal'}: {fault.words}"
+        for fault in malformed(error)
+    ]
+    return "; ".join(dict.fromkeys(faults))
+
+
+SIGNALS = {"approved": (APPROVE_BUDGET, REVIEW_PLAN), "denied": (DENY_BUDGET,)}
+IDENTITY_CHARACTERS = 200
+"""Whoever sends chooses how long an identity is."""
+
+
+class SentFields(Value):
+    """The part of an answer by which it is known again."""
+
+    request_id: str | None = None
+    also: tuple[str, ...] = ()
+    answer_id: str = ""
+    by: str = ""
+
+
+class SentAnswer(Value):
+    """One signal as the server recorded it."""
+
+    signal: str
+    at: datetime
+    identity: str
+    """What the sending program calls itself."""
+    principal: str = ""
+    """Whom the server authenticated, as `type:name`; empty where it does not say."""
+    fields: SentFields
+
+
+class Origin(Value):
+    """Where an answer came from. More than one of each where several signals could be the one that counted."""
+
+    identities: tuple[str, ...]
+    principals: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """As people read it."""
+        vouched = f"authenticated by the server as {' or '.join(self.principals)}" if self.principals else ""
+        return "; ".join(filter(None, (f"sent from {' or '.join(self.identities)}", vouched)))
+
+
+def origin_of(approval: Approval, sent: Sequence[SentAnswer]) -> Origin | None:
+    """Where a request's answer came from; None where nobody answered, or it is not among those sent."""
+    fitting = [answer for answer in sent if _settles(approval, answer)]
+    identities = dict.fromkeys(answer.identity[:IDENTITY_CHARACTERS] or "an unnamed program" for answer in fitting)
+    principals = dict.fromkeys(answer.principal for answer in fitting if answer.principal)
+    return Origin(identities=tuple(identities), principals=tuple(principals)) if fitting else None
+
+
+def _settles(approval: Approval, answer: SentAnswer) -> bool:
+    """Whether this signal can be the one that counted."""
+    asked, answered = approval.requested_at, approval.answered_at
+    if answered is None or asked is None or not asked <= answer.at <= answered:
+        return False
+    fields = answer.fields
+    same = fields.answer_id == approval.answer_id and fields.by == approval.by
+    return (
+        same
+        and answer.signal in SIGNALS.get(approval.decision, ())
+        and (fields.request_id in {None, approval.request_id} or approval.request_id in fields.also)
+    )

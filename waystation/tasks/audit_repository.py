@@ -1,0 +1,282 @@
+"""The audit trail of tasks: approvals asked for and answered, edits of contexts, and messages that had no effect.
+
+New versions of a task's documents: put in place in one transaction with their entry in the audit trail, where the
+versions before stay named, so that they are kept, forgotten and erased with the task.
+
+Events of tenants, how far each tenant's have gone out as spans, and which process sends them.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from pydantic import TypeAdapter
+from sqlalchemy import Select, func, insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from waystation.context.transcript import Transcript
+from waystation.documents.documents import (
+    Document,
+    DocumentChange,
+    DocumentSet,
+    DocumentsUpdate,
+    KeptUpdate,
+    changes,
+    updated,
+)
+from waystation.documents.text_repository import add_documents, document_row, documents_of
+from waystation.kernel.ids import short_hash
+from waystation.kernel.scopes import Installation, OfTenant, Reader
+from waystation.security.untrusted import ToolDefinition
+from waystation.store.engine import StorePart, add_once, batches, bodies, owned, reading, writing
+from waystation.store.schema import (
+    audit,
+    charges,
+    documents,
+    event_heads,
+    runs,
+    task_events,
+    tasks,
+    trace_places,
+)
+from waystation.store.seals import bound
+from waystation.tasks.events import EventPage, TaskEvent, entered
+from waystation.tasks.signals import TOLD, UPDATED, entry_id
+from waystation.tasks.task import AuditEntry, TaskTerms, Telling
+from waystation.tasks.task_repository import charge_of, require_task, unknown_task
+from waystation.tasks.traces import TracedRun, TracedTask, TracePlace, touched
+
+DEFINED = "tool-"
+"""The ids begin so of what tools of others were like at first, which are no decisions of anybody."""
+ENTRY: TypeAdapter[AuditEntry] = TypeAdapter(AuditEntry)
+
+
+class SqlAudit(StorePart):
+    """The audit of the port `Store`."""
+
+    @writing
+    async def audit(self, connection: AsyncConnection, task_id: str, entry: AuditEntry) -> None:
+        """Append an approval or an edit (each asked for and settled), or a refused message. Raises UnknownTask."""
+        await require_task(connection, task_id)
+        if await add_once(connection, audit, entry_row(task_id, entry)):
+            self._tell(connection, task_id, entered(entry))
+
+    @reading
+    async def audit_trail(self, connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[AuditEntry, ...]:
+        """Everything audited, oldest first; the same entry twice (a retried activity) is one."""
+        trail = _of(task_id, reader).where(~audit.c.entry_id.startswith(DEFINED)).order_by(audit.c.ordinal)
+        return tuple(ENTRY.validate_json(body) for body in await bodies(connection, trail))
+
+    @reading
+    async def tellings(self, connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[Telling, ...]:
+        """What people told the task at work, in the order of their numbers."""
+        told = map(Telling.model_validate_json, await _entries(connection, task_id, TOLD, reader))
+        return tuple(sorted(told, key=lambda telling: telling.number))
+
+    @writing
+    async def first_definitions(
+        self, connection: AsyncConnection, task_id: str, now: Sequence[ToolDefinition]
+    ) -> tuple[ToolDefinition, ...]:
+        """What each of these tools was like when the task first had it, in their order. Raises UnknownTask."""
+        ids = [f"{DEFINED}{short_hash(one.server, one.tool)}" for one in now]
+        known = await _defined(connection, task_id)
+        if missing := [(id_, one) for id_, one in zip(ids, now, strict=True) if id_ not in known]:
+            await require_task(connection, task_id)
+            for id_, one in missing:
+                row = {"task_id": task_id, "entry_id": id_, "body": bound(one.model_dump_json(), task_id, id_)}
+                await add_once(connection, audit, row)
+            known = await _defined(connection, task_id)  # another agent may have been first
+        return tuple(known[id_] for id_ in ids)
+
+
+async def _defined(connection: AsyncConnection, task_id: str) -> dict[str, ToolDefinition]:
+    own = (audit.c.task_id == task_id, audit.c.entry_id.startswith(DEFINED))
+    rows = (await connection.execute(select(audit.c.entry_id, audit.c.body).where(*own))).all()
+    return {id_: ToolDefinition.model_validate_json(body) for id_, body in rows}
+
+
+async def _entries(connection: AsyncConnection, task_id: str, beginning: str, reader: Reader) -> Sequence[str]:
+    """Bodies of those entries of a task whose ids begin so."""
+    begun = _of(task_id, reader).where(audit.c.entry_id.startswith(beginning))
+    return await bodies(connection, begun)
+
+
+def entry_row(task_id: str, entry: AuditEntry) -> dict[str, object]:
+    """The entry as its table has it."""
+    name = entry_id(entry)
+    return {"task_id": task_id, "entry_id": name, "body": bound(entry.model_dump_json(), task_id, name)}
+
+
+def _of(task_id: str, reader: Reader) -> Select[str, str]:
+    joined = select(audit.c.body, tasks.c.terms).join(tasks, tasks.c.task_id == audit.c.task_id)
+    return joined.where(audit.c.task_id == task_id, owned(tasks, reader))
+
+
+class SqlEvents(StorePart):
+    """What happened to a tenant's tasks, in the order of the store's commits."""
+
+    @reading
+    async def events(
+        self, connection: AsyncConnection, reader: OfTenant, after: int, limit: int, task_id: str | None = None
+    ) -> EventPage:
+        """The reader's first events of higher numbers, of one task or of all."""
+        later = select(task_events).where(task_events.c.tenant == reader.tenant, task_events.c.number > after)
+        if task_id is not None:
+            later = later.where(task_events.c.task_id == task_id)
+        rows = (await connection.execute(later.order_by(task_events.c.number).limit(limit))).mappings().all()
+        named = {str(row["task_id"]) for row in rows}
+        own: set[str] = set()
+        for batch in batches(named):
+            mine = select(tasks.c.task_id, tasks.c.terms).where(tasks.c.task_id.in_(batch), owned(tasks, reader))
+            own.update(await bodies(connection, mine))
+        found = tuple(TaskEvent.model_validate(row, extra="ignore") for row in rows if row["task_id"] in own)
+        return EventPage(events=found, upto=max([after, *(row["number"] for row in rows)]))
+
+    @reading
+    async def newest_event(self, connection: AsyncConnection, reader: OfTenant) -> int:
+        """The number of the tenant's newest event; 0 before the first."""
+        newest = select(event_heads.c.number).where(event_heads.c.tenant == reader.tenant)
+        return (await connection.execute(newest)).scalar_one_or_none() or 0
+
+
+_NOBODY = ""
+"""In the place of a tenant: the row that says who sends spans."""
+
+
+class SqlTraces(StorePart):
+    """What spans are made of, and how far they were sent."""
+
+    @writing
+    async def hold_traces(self, connection: AsyncConnection, holder: str, lease: timedelta) -> bool:
+        """Whether this process is the one that sends spans, for so long from now on.
+
+        The first that ever asks has spans begin there: what happened before is sent only with what happens next.
+        """
+        if await add_once(connection, trace_places, {"tenant": _NOBODY, "since": 0, "sent": 0}):
+            heads = (await connection.execute(select(event_heads.c.tenant, event_heads.c.number))).all()
+            if begun := [{"tenant": tenant, "since": number, "sent": number} for tenant, number in heads]:
+                await connection.execute(insert(trace_places), begun)
+        now, held = self._clock(), trace_places.c.held_until
+        free = or_(trace_places.c.holder == holder, held.is_(None), held < now)
+        taken = update(trace_places).where(trace_places.c.tenant == _NOBODY, free)
+        return (await connection.execute(taken.values(holder=holder, held_until=now + lease))).rowcount == 1
+
+    @reading
+    async def unsent_traces(self, connection: AsyncConnection, limit: int) -> tuple[TracePlace, ...]:
+        """Of each tenant that has any the next events, so many at most."""
+        since, sent = func.coalesce(trace_places.c.since, 0), func.coalesce(trace_places.c.sent, 0)
+        joined = select(event_heads.c.tenant, since, sent).join(
+            trace_places, trace_places.c.tenant == event_heads.c.tenant, isouter=True
+        )
+        places: list[TracePlace] = []
+        for tenant, begun, gone in (await connection.execute(joined.where(event_heads.c.number > sent))).all():
+            later = select(task_events.c.number, task_events.c.task_id).where(
+                task_events.c.tenant == tenant, task_events.c.number > gone
+            )
+            page = (await connection.execute(later.order_by(task_events.c.number).limit(limit))).all()
+            if page:
+                tasks_of_page = tuple(dict.fromkeys(row.task_id for row in page))
+                upto = page[-1].number
+                places.append(TracePlace(tenant=tenant, since=begun, sent=gone, upto=upto, tasks=tasks_of_page))
+        return tuple(places)
+
+    @reading
+    async def traced_task(
+        self, connection: AsyncConnection, place: TracePlace, task_id: str
+    ) -> tuple[TracedTask, int] | None:
+        """What the task's trace is made of, but for the transcripts, which are empty here; and which of its spans went
+        out before: those of events up to this number. None: there is no such task of the tenant.
+        """
+        reader = OfTenant(tenant=place.tenant)
+        own = select(tasks.c.session, tasks.c.terms).where(tasks.c.task_id == task_id, owned(tasks, reader))
+        if (row := (await connection.execute(own)).one_or_none()) is None:
+            return None
+        mine = (task_events.c.tenant == place.tenant, task_events.c.task_id == task_id)
+        told = select(task_events).where(*mine, task_events.c.number <= place.upto).order_by(task_events.c.number)
+        rows = (await connection.execute(told)).mappings()
+        events = tuple(TaskEvent.model_validate(row, extra="ignore") for row in rows)
+        after = place.gone(events)
+        task = TracedTask(
+            task_id=task_id,
+            tenant=place.tenant,
+            session=row.session,
+            model=TaskTerms.model_validate_json(row.terms).agent.model,
+            events=events,
+            runs=await _runs(connection, task_id, touched(events, after)),
+            definitions=tuple((await _defined(connection, task_id)).values()),
+        )
+        return task, after
+
+    @writing
+    async def traces_sent(self, connection: AsyncConnection, place: TracePlace) -> None:
+        """Everything of the place has gone out."""
+        row = {"tenant": place.tenant, "since": place.since, "sent": place.upto}
+        if not await add_once(connection, trace_places, row):
+            moved = update(trace_places).where(trace_places.c.tenant == place.tenant, trace_places.c.sent < place.upto)
+            await connection.execute(moved.values(sent=place.upto))
+
+
+async def _runs(connection: AsyncConnection, task_id: str, agents: frozenset[str]) -> Mapping[str, TracedRun]:
+    chosen = select(runs.c.run_id, runs.c.step_id, runs.c.role, runs.c.proof).where(runs.c.task_id == task_id)
+    found: dict[str, TracedRun] = {}
+    for row in (await connection.execute(chosen)).all():
+        if row.step_id in agents:
+            paid = select(charges).where(charges.c.run_id == row.run_id).order_by(charges.c.ordinal)
+            own = tuple(charge_of(one) for one in (await connection.execute(paid)).mappings())
+            found[row.step_id] = TracedRun(role=row.role, transcript=Transcript(run_id=row.run_id), charges=own)
+    return found
+
+
+class SqlUpdates(StorePart):
+    """The part of the port `Store` by which documents change."""
+
+    @writing
+    async def update_documents(
+        self, connection: AsyncConnection, task_id: str, update: DocumentsUpdate, given: DocumentSet
+    ) -> KeptUpdate:
+        """Put these versions in the place of the task's documents. The same number twice changes nothing.
+
+        The texts are there. Raises UnknownTask.
+        """
+        locked = select(tasks.c.ordinal).where(tasks.c.task_id == task_id).with_for_update()
+        if (await connection.execute(locked)).one_or_none() is None:
+            raise unknown_task(task_id)
+        known = {one.number: one for one in await _updates(connection, task_id, Installation())}
+        if update.number in known:
+            return known[update.number]
+        before = await documents_of(connection, task_id, Installation())
+        after = updated(before, given)
+        kept = _kept(update, changes(before, after))
+        await _put(connection, task_id, before, after)
+        if await add_once(connection, audit, entry_row(task_id, kept)):
+            self._tell(connection, task_id, entered(kept))
+        return kept
+
+    @reading
+    async def document_updates(
+        self, connection: AsyncConnection, task_id: str, reader: Reader
+    ) -> tuple[KeptUpdate, ...]:
+        """What became of the task's documents while it worked, in the order of the numbers."""
+        return await _updates(connection, task_id, reader)
+
+
+async def _updates(connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[KeptUpdate, ...]:
+    # A change is written with its kind, which is computed of its other fields.
+    entries = await _entries(connection, task_id, UPDATED, reader)
+    kept = [KeptUpdate.model_validate_json(entry, extra="ignore") for entry in entries]
+    return tuple(sorted(kept, key=lambda one: one.number))
+
+
+def _kept(update: DocumentsUpdate, made: Sequence[DocumentChange]) -> KeptUpdate:
+    kinds = [change.kind for change in made]
+    counts = {kind: kinds.count(kind) for kind in ("changed", "added", "removed")}
+    return KeptUpdate.model_validate({**update.model_dump(), **counts, "kept": True, "changes": tuple(made)})
+
+
+async def _put(
+    connection: AsyncConnection, task_id: str, before: Sequence[Document], after: Sequence[Document]
+) -> None:
+    for position, (old, new) in enumerate(zip(before, after, strict=False)):
+        if old != new:
+            this = update(documents).where(documents.c.task_id == task_id, documents.c.position == position)
+            await connection.execute(this.values(document_row(task_id, position, new)))
+    await add_documents(connection, task_id, after[len(before) :], len(before))

@@ -1,0 +1,186 @@
+"""Changes an agent's context as a person asked, between two legs: a summary now, a pin, a step back.
+
+Takes agents' conversations back, between two legs or after the end; what went on after that counts no more.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from waystation.agents.compactor import Condenser
+from waystation.agents.roles import role_prompt
+from waystation.agents.tools.work import handed_in_by
+from waystation.context.history import current, restore, with_record
+from waystation.context.outcome import (
+    CompactionOutcome,
+    CompactionRequest,
+    EditOutcome,
+    EditRequest,
+    Manual,
+    Status,
+)
+from waystation.context.tokens import Measure
+from waystation.context.transcript import Record, Transcript
+from waystation.context.units import pin, unpin
+from waystation.kernel.errors import BadInput, StoreError, TextMissing
+from waystation.kernel.refs import RunRef
+from waystation.memory.archive import Archive
+from waystation.privacy.policy import Place
+from waystation.store.ports import Store
+from waystation.tasks.continuation import TaskRewind, going_on, taken_back
+from waystation.tasks.signals import MAX_INSTRUCTIONS
+from waystation.tasks.state import TaskState
+from waystation.tasks.task import TaskPhase
+
+
+@dataclass(frozen=True)
+class Rewinder:
+    """Takes back. Every step of it can be repeated: a record of the same id is committed once."""
+
+    store: Store
+    archive: Archive
+
+    async def rewind(self, run: RunRef, message_id: str, record_id: str, *, keep: bool) -> None:
+        """Commit it, and take passages out of memory. Raises BadInput, FenceLost, VersionConflict, StoreError."""
+        await self.store.open_run(run)
+        transcript = await self.store.load(run.run_id, run.reader)
+        if not any(record.id == record_id for record in transcript.records):
+            rewind = taken_back(transcript, message_id, record_id, keep=keep)
+            stays = current(with_record(transcript, rewind.record)).messages
+            rewind = rewind.replace(handed_in=handed_in_by(stays))
+            fence = await self.store.take_fence(run.run_id)
+            await self.store.commit_rewind(fence, transcript.version, rewind)
+        await self.archive.drain(run.run_id)
+
+    async def reopen(self, asked: TaskRewind) -> TaskState:
+        """The state from which a finished task goes on: one agent taken back, and those that built on it begin anew.
+
+        Raises BadInput, StoreError.
+        """
+        row = await self.store.task(asked.ref.task_id, asked.ref.reader)
+        if row.progress is None or row.progress.state is None:
+            raise StoreError(f"{asked.ref.task_id} has not ended: there is no state to go on from")
+        ended = TaskState.model_validate_json(await self.store.get_text(row.progress.state, row.ref.reader))
+        state, edit = going_on(ended, asked, row.terms.agent_budget)
+        await self.rewind(state.runs[asked.agent].run, asked.message, edit.id, keep=asked.keep)
+        for shelved in state.shelved.values():
+            await self._start_over(shelved.run, f"{asked.agent}-{edit.id}")
+        await self.store.audit(asked.ref.task_id, edit)
+        # What was delivered stays to be read, also where this comes to nothing.
+        reports = row.progress.versions
+        await self.store.finish(asked.ref.task_id, row.progress.replace(phase=TaskPhase.WORKING, reports=reports))
+        return state.replace(reports=reports)
+
+    async def _start_over(self, run: RunRef, record_id: str) -> None:
+        transcript = await self.store.load(run.run_id, run.reader)
+        if said := current(transcript).messages:
+            await self.rewind(run, said[0].id, record_id, keep=False)
+
+
+@dataclass(frozen=True)
+class Editor:
+    """Carries edits out. What cannot be done changes nothing, and the outcome says why."""
+
+    condenser: Condenser
+
+    async def edit(self, request: EditRequest) -> EditOutcome:
+        """Carry one out; a retry finds what an earlier attempt committed and commits nothing more.
+
+        Raises ModelUnavailable (worth a retry), RedactionFailed, StoreError.
+        """
+        edit = request.edit
+        try:
+            match edit.action:
+                case "compact":
+                    return await self._compact(request)
+                case "pin":
+                    log = await self._opened(request)
+                    policy, measure = request.terms.policy, await self._measure(request, log)
+                    await self._commit(request, log, lambda: pin(log, edit.message, policy, measure, edit.id))
+                case "unpin":
+                    log = await self._opened(request)
+                    await self._commit(request, log, lambda: unpin(log, edit.message, edit.id))
+                case "rewind":
+                    await self._rewinder.rewind(request.run, edit.message, edit.id, keep=edit.keep)
+                case "restore":
+                    log = await self._opened(request)
+                    await self._commit(request, log, lambda: restore(log, edit.compaction, edit.id))
+        except BadInput as refused:
+            return EditOutcome(state="refused", reason=str(refused))
+        return EditOutcome(state="done")
+
+    async def _compact(self, request: EditRequest) -> EditOutcome:
+        compaction = CompactionRequest(
+            run=request.run,
+            terms=request.terms,
+            limit=request.limit,
+            known_records=request.known_records,
+            give_up_summary=request.give_up_summary,
+        )
+        instructions = await self._instructions(request)
+        manual = Manual(edit_id=request.edit.id, instructions=instructions, scale=request.scale)
+        outcome = await self.condenser.compress(compaction, manual)
+        done = outcome.status.made_room
+        return EditOutcome(state="done" if done else "refused", reason=_became(outcome), compaction=outcome)
+
+    async def _instructions(self, request: EditRequest) -> str:
+        """As the summariser may see them. Raises BadInput where they are not there, or too long."""
+        if not request.edit.instructions:
+            return ""
+        desk = self.condenser.desk
+        try:
+            text = await desk.store.get_text(request.edit.instructions, request.run.reader)
+        except TextMissing:
+            raise BadInput(
+                "its instructions are not in the task's store: send it with `waystation compact --instructions`, "
+                "which puts them there"
+            ) from None
+        if len(text) > MAX_INSTRUCTIONS:
+            raise BadInput(f"its instructions have {len(text):,} characters; they may have {MAX_INSTRUCTIONS:,}")
+        (redacted,) = await desk.redactor_of(request.run).redact([text], Place.WISH, request.run.tenant)
+        return redacted.text
+
+    async def _opened(self, request: EditRequest) -> Transcript:
+        transcripts = self.condenser.desk.store
+        await transcripts.open_run(request.run)
+        return await transcripts.load(request.run.run_id, request.run.reader)
+
+    async def _commit(self, request: EditRequest, transcript: Transcript, record_of: Callable[[], Record]) -> None:
+        """The record of the edit, once. Raises BadInput, FenceLost, VersionConflict."""
+        transcripts, run_id = self.condenser.desk.store, request.run.run_id
+        if any(record.id == request.edit.id for record in transcript.records):
+            return  # without a fence: it would be taken away from the leg that came after
+        record = record_of()
+        fence = await transcripts.take_fence(run_id)
+        await transcripts.commit_compaction(fence, transcript.version, record, (), None)
+
+    @property
+    def _rewinder(self) -> Rewinder:
+        desk = self.condenser.desk
+        return Rewinder(desk.store, self.condenser.archive)
+
+    async def _measure(self, request: EditRequest, transcript: Transcript) -> Measure:
+        toolbox = await self.condenser.desk.toolbox_of(request.run, request.terms, transcript)
+        return Measure(fixed=toolbox.fixed_tokens(role_prompt(request.run.role)), scale=request.scale)
+
+
+_WORDS = {
+    Status.COMPRESSED: "compacted",
+    Status.OFFLOADED: "large results are shown in part",
+    Status.MASKED: "old results are hidden, and can be read again",
+    Status.NOOP: "there is nothing to compact",
+    Status.NOOP_LITTLE_TO_GAIN: "there is too little to gain",
+    Status.FAILED_EMPTY_SUMMARY: "not compacted: the summary was empty",
+    Status.FAILED_INFLATED: "not compacted: the summary was longer than what it stands for",
+    Status.FAILED_CHECK: "not compacted: the summary leaves out what has to stay",
+    Status.FAILED_SUMMARISER: "not compacted: no summary could be had",
+    Status.FAILED_TOKEN_COUNT: "not compacted: its tokens could not be counted",
+    Status.TRUNCATED: "the middle is hidden, without a summary",
+    Status.CANNOT_FIT: "not compacted: what has to stay does not fit",
+    Status.BLOCKED: "not compacted: the hook before it failed",
+}
+
+
+def _became(outcome: CompactionOutcome) -> str:
+    sizes = f", {outcome.tokens_before:,} to {outcome.tokens_after:,} tokens" if outcome.status.made_room else ""
+    words = f"{_WORDS[outcome.status]}{sizes}"
+    return " ".join((f"{words}.", *outcome.notes)) if outcome.notes else words

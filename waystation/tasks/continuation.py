@@ -1,0 +1,235 @@
+"""How a task begins, and how it goes on from work that is done: forked, reopened, taken back.
+
+How a task begins with finished steps of another one: those count as done, all others begin anew with new money.
+
+How a finished task goes on: an agent is taken back, those that built on it begin anew, the money is held again.
+
+Taking a conversation back: what goes with the messages that count no more, and what stays.
+
+What a task's workflow is started with.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from waystation.agents.agent_run import AgentRun
+from waystation.agents.delegation import parent_of, step_of
+from waystation.agents.deliverables import Deliverable
+from waystation.budgets.budget import Account, RunTotals
+from waystation.context.history import current, rewind, with_record
+from waystation.context.outcome import ContextEdit
+from waystation.context.transcript import Rewound, Transcript
+from waystation.kernel.amount import Limit
+from waystation.kernel.errors import BadInput
+from waystation.kernel.held_signals import HeldMessage
+from waystation.kernel.pieces import StateRef
+from waystation.kernel.refs import TaskRef
+from waystation.kernel.value import Value
+from waystation.planning.plan import Oversight, Plan, share_out, share_out_with_reserves
+from waystation.privacy.policy import Policy
+from waystation.tasks.reviews import provided
+from waystation.tasks.state import TaskState
+from waystation.tasks.task import Approval, ForkedFrom, Reused, TaskPhase, TaskTerms
+
+
+def forked(ended: TaskState, origin: ForkedFrom, ref: TaskRef, terms: TaskTerms) -> TaskState:
+    """The state in which the new task begins. The plan is that of the other one as it was last revised, and what people
+    told that one is told to this one, too. Raises BadInput for a step that the plan does not have.
+    """
+    plan = _plan_with_step(ended, origin)
+    again = _again(ended, plan, origin.step)
+    kept = {agent: _kept(run, ref) for agent, run in ended.runs.items() if step_of(agent) not in again}
+    begun = TaskState(account=Account(limit=terms.budget), runs=kept)
+    begun = begun.replace(tellings=ended.tellings, updates=ended.updates)
+    reused = Reused(task_id=origin.task_id, agents=tuple(kept), payers=_payers(ended, kept))
+    steps = [step.id for step in plan.steps if step.id in kept]
+    notes = tuple(f"{sentence[0].upper()}{sentence[1:]}." for sentence in reused.sentences(steps))
+    remaining = Plan(steps=tuple(step for step in plan.steps if step.id in again))
+    planned = provided(begun, RunTotals(), terms).planned(remaining, RunTotals(), notes, terms.agent_budget)
+    oversight = _oversight(ended, again, plan).replace(shares=planned.oversight.shares)
+    return planned.replace(plan=plan, reused=reused, oversight=oversight)
+
+
+def _plan_with_step(ended: TaskState, origin: ForkedFrom) -> Plan:
+    if ended.plan is None:
+        raise BadInput(f"{origin.task_id} ended before it had a plan: there is no step to reuse; submit it anew")
+    if all(step.id != origin.step for step in ended.plan.steps):
+        names = ", ".join(step.id for step in ended.plan.steps)
+        raise BadInput(f"{origin.task_id} has no step {origin.step!r}; it has {names}")
+    return ended.plan
+
+
+def _again(ended: TaskState, plan: Plan, first: str) -> frozenset[str]:
+    """The step, all that are not finished, and all that build on one of those."""
+    unfinished = (step.id for step in plan.steps if not _finished(ended, step.id))
+    return frozenset(after for step_id in (first, *unfinished) for after in (step_id, *plan.after(step_id)))
+
+
+def _finished(ended: TaskState, step_id: str) -> bool:
+    """What was partial when its task was cancelled had not been finished: nobody was content with it."""
+    run = ended.runs.get(step_id)
+    return run is not None and run.phase == "delivered" and not (run.partial and ended.cancelled)
+
+
+def _payers(ended: TaskState, kept: Iterable[str]) -> dict[str, str]:
+    """Of what that task had not paid itself."""
+    earlier = ended.reused
+    return {} if earlier is None else {agent: earlier.payer(agent) for agent in kept if agent in earlier.agents}
+
+
+def _kept(run: AgentRun, ref: TaskRef) -> AgentRun:
+    """The same work under the new task. What it cost was paid there."""
+    own = run.run.replace(store_id=ref.store_id, tenant=ref.tenant, session=ref.session, task_id=ref.task_id)
+    return run.replace(run=own, totals=RunTotals())
+
+
+def _oversight(ended: TaskState, again: frozenset[str], plan: Plan) -> Oversight:
+    """A revision that saw only findings that are kept is not made again."""
+    research = {step.id for step in plan.steps if step.role == "research"}
+    revisions = () if again & research else ended.oversight.revisions
+    return Oversight(revisions=revisions)
+
+
+class Rewind(Value):
+    """One transcript taken back. Charges stay, and so does what was said: it only counts no more."""
+
+    record: Rewound
+    gone: frozenset[str]
+    """Ids of the messages that count no more: passages that have any of them go."""
+    calls: frozenset[str]
+    """Ids of the tool calls in them: notes that they took go."""
+    handed_in: Deliverable | None = None
+    """What the calls that still count have handed in."""
+
+
+class TaskRewind(Value):
+    """A finished task is to go on from a message of one of its agents."""
+
+    ref: TaskRef
+    agent: str
+    """Id of the agent's step."""
+    message: str
+    keep: bool
+    """Whether the message itself stays."""
+    by: str = ""
+    """The name that the person gave: a claim, not a proof."""
+    note: str = ""
+    asked_at: datetime
+
+
+def taken_back(transcript: Transcript, message_id: str, record_id: str, *, keep: bool) -> Rewind:
+    """The rewind to a message, and what goes with it. Raises BadInput for a message that does not count."""
+    record = rewind(transcript, message_id, record_id, keep=keep)
+    stays = {message.id for message in current(with_record(transcript, record)).messages}
+    gone = [message for message in current(transcript).messages if message.id not in stays]
+    return Rewind(
+        record=record,
+        gone=frozenset(message.id for message in gone),
+        calls=frozenset(call.id for message in gone for call in message.tool_uses),
+    )
+
+
+def going_on(ended: TaskState, asked: TaskRewind, agent_budget: Limit) -> tuple[TaskState, ContextEdit]:
+    """The state to go on from, and the edit that stands in it as done. What was spent stays spent.
+
+    What the task has left is shared out among the agents that work again; one that gets too little asks for more. The
+    plan stays as it was revised, also where research is taken back that a revision has seen: that is noted.
+    Raises BadInput for an agent that never began, and for a subagent, whose work is part of what its step handed in.
+    """
+    plan = _plan_with_agent(ended, asked.agent)
+    missing = (step.id for step in plan.steps if step.id not in ended.runs)
+    again = tuple(dict.fromkeys((asked.agent, *plan.after(asked.agent), *missing)))
+    worked = {run.run.step_id: run for run in ended.all_runs if run.run.step_id in again}
+    account = ended.account
+    for step_id, run in worked.items():
+        account = account.take_back(step_id, run.totals.spent)
+    share = share_out(account.unreserved, agent_budget, len(again))
+    roles = {step.id: step.role for step in plan.steps if step.id in again}
+    shares = share_out_with_reserves(account.unreserved, agent_budget, roles, ended.minimum_reserves)
+    for step_id in again:
+        account = account.reserve(step_id, shares[step_id].amount)
+    reopened = {step_id: run.reopened(shares[step_id]) for step_id, run in worked.items()}
+    edit = _edit(reopened[asked.agent], asked)
+    agent = reopened.pop(asked.agent).with_edit(edit)
+    untouched = {step_id: run for step_id, run in ended.runs.items() if step_id not in again}
+    state = ended.replace(
+        phase=TaskPhase.WORKING,
+        account=account,
+        runs={**untouched, asked.agent: agent},
+        shelved=reopened,
+        share=share,
+        approvals=tuple(_closed(approval, asked) for approval in ended.approvals),
+        oversight=ended.oversight.taken_up_again(),
+        notes=(*ended.notes, edit.text, *_revised(ended, asked.agent)),
+        cancelled=False,
+        report=None,
+    )
+    return state, edit
+
+
+def _plan_with_agent(ended: TaskState, agent: str) -> Plan:
+    plan = ended.plan or Plan(steps=())
+    if agent not in ended.runs:
+        raise BadInput(f"there is no agent {agent!r} that has worked; there are: {', '.join(ended.runs) or 'none'}")
+    if parent_of(agent) is not None:
+        raise BadInput(
+            f"{agent} is a subagent, and {step_of(agent)} has used what it found: take {step_of(agent)} back"
+        )
+    return plan
+
+
+def _revised(ended: TaskState, agent: str) -> tuple[str, ...]:
+    """A revision is not taken back: steps that it added may have been done, and paid."""
+    made = [revision for revision in ended.oversight.revisions if revision.version and agent in revision.seen]
+    return (f"The plan stays as revision {made[-1].number} of it left it.",) if made else ()
+
+
+def _closed(approval: Approval, asked: TaskRewind) -> Approval:
+    """A request that the end of the task came before is answered by nobody: whoever works again asks again."""
+    if approval.decision != "pending":
+        return approval
+    return approval.replace(decision="expired", note="the task had ended", answered_at=asked.asked_at)
+
+
+def _edit(run: AgentRun, asked: TaskRewind) -> ContextEdit:
+    return ContextEdit(
+        id=run.next_edit_id,
+        agent=asked.agent,
+        action="rewind",
+        message=asked.message,
+        keep=asked.keep,
+        by=asked.by,
+        note=asked.note,
+        asked_at=asked.asked_at,
+        state="done",
+        reason="the task goes on from there, and what built on it begins anew",
+    )
+
+
+class TaskStart(Value):
+    """Input of the Task workflow: references and terms."""
+
+    ref: TaskRef
+    terms: TaskTerms
+    title: str
+    search_attributes: bool
+    notices: bool = False
+    """Whether people are told by a webhook."""
+    privacy: Policy | None = None
+    """How much is replaced by the worker that admitted the task."""
+    sealed_answers: bool = False
+    """Whether what people send must have been encrypted with the key of the workers: said by the worker that admitted
+    the task, which encrypts.
+    """
+    approvers: tuple[str, ...] = ()
+    """Whose verified answers alone have an effect: said by the worker that admitted the task."""
+    documents: int = 0
+    """How many it has."""
+    rewind: TaskRewind | None = None
+    """The task has ended before, and goes on from here."""
+    forked: bool = False
+    """The store has the state to go on from: of another task, as far as this one reuses it."""
+    state: StateRef | None = None
+    """The state to go on from, which the run before has stored. Never the state itself: it grows with the task."""
+    held: tuple[HeldMessage, ...] = ()
+    """What came while that state was being stored, in its order."""

@@ -1,0 +1,105 @@
+"""Events are written by the transaction that they tell of, and numbered at its very end.
+
+Numbers of transactions that run side by side must not become visible out of order: who had read 8 would never see 7.
+So a tenant's newest number is a row that the transaction holds until it is committed, and takes last: nobody who holds
+it waits for anything else, and readers see no number before all smaller ones.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from waystation.store.schema import event_heads, runs, task_events, tasks
+from waystation.tasks.events import Happening
+
+_UNTOLD = "waystation_untold"
+"""Of a connection: what its transaction has done so far, in order."""
+
+
+class _Untold(NamedTuple):
+    place: str
+    """Of a task, or of an agent run."""
+    happening: Happening
+    at: datetime
+
+
+class _Whose(NamedTuple):
+    tenant: str
+    task_id: str
+    agent: str
+
+
+def announce(connection: AsyncConnection, place: str, happening: Happening, at: datetime) -> None:
+    """Have it told of this task, or agent run, when the transaction is committed; not at all when it is undone."""
+    connection.info.setdefault(_UNTOLD, []).append(_Untold(place, happening, at))
+
+
+def begin_telling(connection: AsyncConnection) -> None:
+    """A connection comes back from a pool: nothing of an earlier transaction is told."""
+    connection.info.pop(_UNTOLD, None)
+
+
+async def number(connection: AsyncConnection) -> None:
+    """Give the transaction's events their numbers. The last that it does: see above."""
+    untold: list[_Untold] = connection.info.pop(_UNTOLD, [])
+    if not untold:
+        return
+    whose = await _owners(connection, {one.place for one in untold})
+    by_tenant: defaultdict[str, list[_Untold]] = defaultdict(list)
+    for one in untold:
+        if one.place in whose:
+            by_tenant[whose[one.place].tenant].append(one)
+    # In one order everywhere: two transactions of several tenants must not wait for each other.
+    for tenant, own in sorted(by_tenant.items()):
+        first = await _newest(connection, tenant, len(own)) - len(own) + 1
+        rows = [_row(whose[one.place], one, first + after) for after, one in enumerate(own)]
+        await connection.execute(insert(task_events), rows)
+
+
+async def _owners(connection: AsyncConnection, places: set[str]) -> Mapping[str, _Whose]:
+    """Whose these tasks and runs are; of what is not there nobody is told."""
+    of_runs = [place for place in places if "/" in place]
+    of_tasks = [place for place in places if "/" not in place]
+    found: dict[str, _Whose] = {}
+    if of_runs:
+        opened = select(runs.c.run_id, runs.c.tenant, runs.c.task_id, runs.c.step_id).where(runs.c.run_id.in_(of_runs))
+        found.update({row[0]: _Whose(*row[1:]) for row in (await connection.execute(opened)).all()})
+    if of_tasks:
+        known = select(tasks.c.task_id, tasks.c.tenant).where(tasks.c.task_id.in_(of_tasks))
+        found.update({row[0]: _Whose(row[1], row[0], "") for row in (await connection.execute(known)).all()})
+    return found
+
+
+async def _newest(connection: AsyncConnection, tenant: str, count: int) -> int:
+    """The tenant's newest number, so many further, held until the transaction ends."""
+    further = update(event_heads).where(event_heads.c.tenant == tenant)
+    further = further.values(number=event_heads.c.number + count)
+    taken = further.returning(event_heads.c.number)
+    newest: int | None = (await connection.execute(taken)).scalar_one_or_none()
+    if newest is not None:
+        return newest
+    await connection.execute(_insert(connection).values(tenant=tenant, number=0))
+    return int((await connection.execute(taken)).scalar_one())
+
+
+def _insert(connection: AsyncConnection) -> sqlite.Insert | postgresql.Insert:
+    if connection.dialect.name == "sqlite":
+        return sqlite.insert(event_heads).on_conflict_do_nothing()
+    return postgresql.insert(event_heads).on_conflict_do_nothing()
+
+
+def _row(whose: _Whose, one: _Untold, place: int) -> Mapping[str, object]:
+    told = one.happening.model_dump()
+    return {
+        **told,
+        "tenant": whose.tenant,
+        "number": place,
+        "task_id": whose.task_id,
+        "agent": told["agent"] or whose.agent,
+        "at": one.at,
+    }

@@ -1,0 +1,211 @@
+"""Events: what happened to tasks, numbered by the store in the order of its commits. References, no text.
+
+What they tell of an agent's legs, and of the model calls that were answered.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from waystation.agents.decisions import Resolution
+from waystation.context.transcript import Charge, Compaction, Message, PromptPrefix, Record, Rewound
+from waystation.documents.documents import KeptUpdate
+from waystation.kernel.usage import Usage
+from waystation.kernel.value import Value
+from waystation.tasks.signals import entry_id
+from waystation.tasks.task import Approval, AuditEntry, ContextEdit, Refusal, TaskPhase, Telling
+
+EventKind = Literal[
+    "submitted",
+    "admitted",
+    "planned",
+    "taken",
+    "called",
+    "replied",
+    "given",
+    "charged",
+    "compacted",
+    "edited",
+    "rewound",
+    "left",
+    "noted",
+    "delivered",
+    "asked",
+    "answered",
+    "told",
+    "updated",
+    "refused",
+    "resolved",
+    "ended",
+    "reopened",
+    "forgotten",
+]
+"""Of a task: submitted, admitted under a title, planned (by the version), ended (in the phase), reopened, forgotten.
+Of an agent: taken over by an attempt, called its model, replied, was given results or words, charged without a message,
+compacted, edited or rewound by a person, left off at the end of a leg, noted, delivered. Of people: asked, answered,
+told, updated documents, was refused; and a tool's arguments were resolved.
+"""
+
+
+class Happening(Value):
+    """What is to be told, before it has a number. No field holds words of anybody's."""
+
+    kind: EventKind
+    agent: str = ""
+    """Id of the step, or of a subagent; empty where the task as a whole is meant."""
+    reference: str = ""
+    """Id of the message, the record, the charge, the note or the entry of the audit trail; number of the leg, the plan
+    or the attempt.
+    """
+    detail: str = ""
+    """Type of the record, how the leg ended, the decision, the phase: words of our own."""
+    tokens: int = 0
+    """Spent, of all four kinds together."""
+    context: int = 0
+    """Tokens of the request that was answered."""
+    micro_usd: int = 0
+    """Spent; 0 where the price is not known, too."""
+
+
+class TaskEvent(Happening):
+    """One event. Numbers of a tenant begin with 1 and have no gaps."""
+
+    number: int
+    task_id: str
+    at: datetime
+
+
+def ended(phase: TaskPhase) -> Happening:
+    """How a task stands was stored: it is over, or goes on by a rewind."""
+    return Happening(kind="ended" if phase.over else "reopened", detail=phase.value)
+
+
+class EventPage(Value):
+    """Events in their order, as far as they were read."""
+
+    events: tuple[TaskEvent, ...]
+    upto: int
+    """Nothing that this reader may see has a number up to here and is not among them, or before them."""
+
+
+def charged(kind: EventKind, charge: Charge, message: Message | None = None) -> Happening:
+    """A charge, with the message that it paid for or without."""
+    usage: Usage = charge.usage
+    return Happening(
+        kind=kind,
+        reference=charge.key if message is None else message.id,
+        detail=charge.kind,
+        tokens=usage.total,
+        context=usage.prompt if charge.kind == "turn" else 0,
+        micro_usd=charge.cost_micro_usd or 0,
+    )
+
+
+def recorded(record: Record) -> Happening | None:
+    """Something was done to a conversation. None where it only says what is sent."""
+    if isinstance(record, PromptPrefix):
+        return None
+    kind: EventKind = "edited"
+    if isinstance(record, Compaction):
+        kind = "compacted"
+    elif isinstance(record, Rewound):
+        kind = "rewound"
+    return Happening(kind=kind, reference=record.id, detail=record.type)
+
+
+def entered(entry: AuditEntry) -> Happening:
+    """An entry of the audit trail, by its id there."""
+    match entry:
+        case Approval():
+            kind: EventKind = "asked" if entry.decision == "pending" else "answered"
+            told = Happening(kind=kind, agent=entry.agent, detail=entry.decision)
+        case Refusal():
+            told = Happening(kind="refused", detail=entry.signal)
+        case ContextEdit():
+            told = Happening(kind="edited", agent=entry.agent, detail=entry.state)
+        case Telling():
+            told = Happening(kind="told")
+        case KeptUpdate():
+            told = Happening(kind="updated")
+        case Resolution():
+            told = Happening(kind="resolved", agent=entry.agent)
+    return told.replace(reference=entry_id(entry))
+
+
+@dataclass(frozen=True)
+class Leg:
+    """A stretch of an agent's events that ends with a leg's end, or the task's."""
+
+    agent: str
+    ordinal: int
+    """Among the agent's stretches with a leg, from 1."""
+    before: tuple[TaskEvent, ...]
+    """Since the leg before: its context was made smaller, people answered."""
+    at_work: tuple[TaskEvent, ...]
+    """From when the leg was taken; none where there was none."""
+    closed: TaskEvent | None
+    """Its end, or the task's; None while it is at work."""
+
+    @property
+    def number(self) -> int:
+        """Of the event that it began with; 0 where there was no leg."""
+        return self.at_work[0].number if self.at_work else 0
+
+    @property
+    def last(self) -> TaskEvent:
+        """The event that its span ends at: what the task's end closes, has ended before."""
+        return self.closed if self.closed is not None and self.closed.kind == "left" else self.at_work[-1]
+
+
+def legs_of(agent: str, events: Sequence[TaskEvent]) -> Iterator[Leg]:
+    """The agent's stretches, in order."""
+    stretch: list[TaskEvent] = []
+    ordinal = 1
+    for event in events:
+        if event.kind == "ended" or event.agent == agent:
+            stretch.append(event)
+        if event.kind == "ended" or (event.agent == agent and event.kind == "left"):
+            leg = _leg(agent, ordinal, stretch, event)
+            yield leg
+            stretch, ordinal = [], ordinal + bool(leg.at_work)
+    yield _leg(agent, ordinal, stretch, None)
+
+
+def _leg(agent: str, ordinal: int, stretch: Sequence[TaskEvent], closed: TaskEvent | None) -> Leg:
+    own = [event for event in stretch if event.agent == agent]
+    worked = next((place for place, event in enumerate(own) if _is_work(event)), len(own))
+    begun = max((place for place in range(worked) if own[place].kind == "taken"), default=worked)
+    at_work = own[begun:] if worked < len(own) else []
+    return Leg(agent, ordinal, tuple(own[: len(own) - len(at_work)]), tuple(at_work), closed)
+
+
+def _is_work(event: TaskEvent) -> bool:
+    """Whether only a leg does it. Condensers and people's edits take a run over, too."""
+    turn = event.reference if event.kind == "called" else event.detail if event.kind == "replied" else ""
+    return event.kind in {"given", "noted", "delivered", "left"} or turn.partition("-")[0] in {"turn", "search"}
+
+
+@dataclass(frozen=True)
+class AnsweredCall:
+    """A model call that was answered."""
+
+    event: TaskEvent
+    key: str
+    began: datetime
+    attempts: int
+    """How often it was announced: one more than got no answer."""
+
+
+def calls_of(events: Sequence[TaskEvent]) -> Iterator[AnsweredCall]:
+    """Of one agent run, in the order of their answers. Those of a kind are made one after the other."""
+    asked: dict[str, list[TaskEvent]] = {}
+    newest: dict[str, str] = {}
+    for event in events:
+        if event.kind == "called":
+            asked.setdefault(event.reference, []).append(event)
+            newest[event.reference.partition("-")[0]] = event.reference
+        elif event.kind in {"replied", "charged"}:
+            key = event.reference if event.kind == "charged" else newest.get(event.detail, event.reference)
+            times = asked.get(key, [event])
+            yield AnsweredCall(event, key, times[-1].at, len(times))

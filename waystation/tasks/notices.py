@@ -1,0 +1,203 @@
+"""Notices: what a task tells people who are not looking at it, in words for a chat and in fields for programs."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+from html import unescape
+
+from pydantic import JsonValue
+
+from waystation.agents.agent_run import unanswered_text
+from waystation.kernel.amount import Amount, Limit, amount_text, used_text
+from waystation.kernel.temporal_names import notices_id
+from waystation.kernel.value import Value
+from waystation.security.untrusted import plain_words, seen_on_one_line
+from waystation.tasks.approvals import plan_waits
+from waystation.tasks.task import Approval, TaskPhase
+
+
+class Event(StrEnum):
+    """What is told."""
+
+    ASKED = "budget_asked"
+    """An agent asks a person for more budget, or whether it may call a tool."""
+    OVERDUE = "budget_overdue"
+    """The deadline of a request has passed; it still waits for its answer."""
+    EXPIRED = "budget_expired"
+    """The deadline of a request has passed; its agent delivers what it has, or goes on without the call."""
+    WITHDRAWN = "budget_withdrawn"
+    """A request needs no answer any more: money came free, and its agent goes on with that."""
+    FINISHED = "task_finished"
+    """The task is over, with a report: done, partial or cancelled."""
+    FAILED = "task_failed"
+
+
+ENDINGS = {
+    TaskPhase.DONE: "is done",
+    TaskPhase.PARTIAL: "ended with a report that lacks something",
+    TaskPhase.CANCELLED: "was cancelled, and its report holds what there was",
+}
+
+
+class Notice(Value):
+    """One event of a task: references, numbers and the redacted title. No text from the work."""
+
+    event: Event
+    task_id: str
+    title: str
+    """The redacted question, shortened."""
+    phase: TaskPhase
+    at: datetime
+    spent: Amount
+    """Of the whole task."""
+    limit: Limit
+    request: Approval | None = None
+    """The request that the event is about."""
+    reason: str = ""
+    """Why the task failed."""
+
+    @property
+    def name(self) -> str:
+        """What programs are told: `action_asked`, not `budget_asked`, where it is a call that a person decides on, and
+        `plan_asked` where it is a plan.
+        """
+        if self.request is not None and self.request.about_plan:
+            return self.event.replace("budget_", "plan_")
+        about_action = self.request is not None and self.request.action is not None
+        return self.event.replace("budget_", "action_") if about_action else self.event.value
+
+    @property
+    def delivery_id(self) -> str:
+        """The same for the same event, whenever and however often it is told."""
+        about = self.phase if self.request is None else f"{self.event}-{self.request.request_id}"
+        return f"{notices_id(self.task_id)}{about}"
+
+    @property
+    def summary(self) -> str:
+        """A few plain words for a list."""
+        if self.request is None:
+            return f"{self.task_id}: {self.phase}"
+        return f"{self.task_id}: {self.request.request_id} {self.event.removeprefix('budget_')}"
+
+
+def text(notice: Notice, link: str | None) -> str:
+    """One or two sentences in Slack's mrkdwn: what happened, and what a person can do about it.
+
+    `link`: the task's page.
+    """
+    page = "" if link is None else f" · <{escaped(link)}|its page>"
+    return f"{_event(notice)} {_next_step(notice)}{page}"
+
+
+def without_markup(notice: Notice) -> str:
+    """The same without markup, for who reads no mrkdwn."""
+    first, _, rest = text(notice, None).removeprefix("*").partition("*")
+    return as_words(unescape(first + rest))
+
+
+def as_words(told: str) -> str:
+    """The same where some service may read Markdown or mentions: it makes no link and calls nobody."""
+    return plain_words(told).replace("@", "＠")
+
+
+MOST_IN_A_MESSAGE = 40
+
+
+def gathered(told: Sequence[tuple[Notice, str | None]], inbox: str | None) -> tuple[str, str]:
+    """Title and text of one message about these, each with the page of its task; of many, a line each.
+
+    `inbox`: the page where requests are answered.
+    """
+    where = [f"Answer at {inbox}"] if inbox is not None and any(one.request is not None for one, _ in told) else []
+    if len(told) == 1:
+        ((one, link),) = told
+        return one.summary, "\n\n".join([without_markup(one), *([link] if link is not None else []), *where])
+    shown = told[:MOST_IN_A_MESSAGE]
+    lines = [f"- {one.summary}: “{as_words(one.title)}”{f' {link}' if link else ''}" for one, link in shown]
+    more = [f"and {len(told) - len(lines)} more"] if len(told) > len(lines) else []
+    return f"{len(told)} notices", "\n".join([*lines, *more, "", *(where or ["Answer with `waystation approvals`"])])
+
+
+def fields(notice: Notice, link: str | None) -> dict[str, JsonValue]:
+    """The same for programs: flat, without nulls, amounts in tokens and dollars, times in ISO 8601."""
+    told: dict[str, JsonValue] = {
+        "event": notice.name,
+        "delivery_id": notice.delivery_id,
+        "task_id": notice.task_id,
+        "title": seen_on_one_line(notice.title),
+        "phase": notice.phase.value,
+        "at": notice.at.isoformat(),
+        **_units("spent", notice.spent),
+    }
+    if notice.request is not None:
+        told |= {
+            "request_id": notice.request.request_id,
+            "agent": notice.request.agent,
+            **_units("asked", notice.request.asked),
+        }
+        if notice.request.action is not None:
+            told["tool"] = seen_on_one_line(notice.request.action.tool)
+        if notice.request.answer_by is not None:
+            told["answer_by"] = notice.request.answer_by.isoformat()
+    reason = seen_on_one_line(notice.request.reason if notice.request is not None else notice.reason)
+    return told | ({"reason": reason} if reason else {}) | ({"link": link} if link is not None else {})
+
+
+def escaped(words: str) -> str:
+    """Words on one line in which Slack finds no mentions, links or entities, and of which everything is seen."""
+    return seen_on_one_line(words).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _no_code(words: str) -> str:
+    """Between code or in it: a backtick of theirs would end the code, or begin some that ends at the next command."""
+    return escaped(words).replace("`", "｀")
+
+
+def _units(name: str, amount: Amount) -> dict[str, JsonValue]:
+    return {f"{name}_tokens": amount.tokens, f"{name}_usd": amount.micro_usd / 1_000_000}
+
+
+def _event(notice: Notice) -> str:
+    task, request = f"`{notice.task_id}`, “{_no_code(notice.title)}”", notice.request
+    if request is None:
+        ending = ENDINGS.get(notice.phase, "failed")
+        because = f" ({escaped(notice.reason)})" if notice.reason else ""
+        return f"*A task {ending}*{because}: {task}. It spent {used_text(notice.spent, notice.limit)}."
+    if notice.event is Event.ASKED:
+        return f"{_asking(request)} It works on {task}, which has spent {used_text(notice.spent, notice.limit)}."
+    if notice.event is Event.WITHDRAWN:
+        return f"*`{request.request_id}` needs no answer any more: {escaped(request.note)}.* It is about {task}."
+    if request.about_plan and notice.event is Event.EXPIRED:
+        then = "the task ends" if request.asked.nothing else "it stays as it was"
+        return f"*Nobody agreed to the plan `{request.request_id}` until its deadline: {then}.* It is {task}."
+    expired = "the agent delivers what it has" if request.action is None else "the agent goes on without the call"
+    outcome = "it still waits" if notice.event is Event.OVERDUE else expired
+    return f"*Nobody answered `{request.request_id}` until its deadline: {outcome}.* It is about {task}."
+
+
+def _asking(request: Approval) -> str:
+    if request.reason:
+        return f"*`{request.agent}` makes no more calls until somebody sees to this:* {escaped(request.reason)}."
+    until = f" It waits until {request.answer_by:%Y-%m-%d %H:%M %Z}." if request.answer_by else ""
+    if request.action is not None:
+        return f"*`{request.agent}` asks to call `{_no_code(request.action.tool)}`.*{until}"
+    if request.about_plan:
+        return f"*A {plan_waits(request)[0]}.*{until}"
+    cause = request.outlook.unanswered if request.outlook is not None else ""
+    why = f" Before that, {escaped(unanswered_text(cause))}." if cause else ""
+    return f"*`{request.agent}` asks for {amount_text(request.asked)}.*{why}{until}"
+
+
+def _next_step(notice: Notice) -> str:
+    if notice.event is Event.FINISHED:
+        return f"Its report: `waystation report {notice.task_id}`"
+    if notice.event in {Event.FAILED, Event.EXPIRED, Event.WITHDRAWN} or notice.request is None:
+        return f"How it stands: `waystation show {notice.task_id}`"
+    which, seen = f"{notice.task_id} --request {notice.request.request_id}", notice.request.outlook
+    if seen is not None and not seen.grantable:
+        return (
+            f"No grant under the task's ceiling is enough for its next call: `waystation deny {which}` or "
+            f"`waystation cancel {notice.task_id}`"
+        )
+    look = f"See the call with `waystation show {notice.task_id}`. " if notice.request.action is not None else ""
+    return f"{look}Answer with `waystation approve {which}` or `waystation deny {which}`"

@@ -1,0 +1,502 @@
+"""What people see of a task at work: the whole, and each step.
+
+One step of a task as people see it, and what its agent does at this moment.
+
+What people see of a running task.
+
+A task's bill: every charge once, added up by agent, model and kind of call. What all tasks have cost, day by day.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Literal, TypeVar
+
+from waystation.agents.agent_run import AgentRun
+from waystation.agents.delegation import parent_of
+from waystation.budgets.budget import RunTotals, summed
+from waystation.context.outcome import AgentCompaction, CompactionTotals
+from waystation.context.transcript import Charge, Intent
+from waystation.kernel.amount import Amount, Limit, used_text
+from waystation.kernel.errors import BadInput
+from waystation.kernel.refs import TaskRef
+from waystation.kernel.text import counted
+from waystation.kernel.usage import Usage
+from waystation.kernel.value import Value
+from waystation.models.profiles import OFFLINE_MODEL
+from waystation.planning.plan import Step
+from waystation.privacy.policy import Policy, cut
+from waystation.tasks.state import TaskState
+from waystation.tasks.task import Approval, BudgetProgress, Reused, StepProgress, StepState, TaskProgress, TaskTerms
+
+
+def not_begun(step: Step, share: Limit, *, skipped: bool) -> StepProgress:
+    """A step that was not started, and will not be where it is skipped. `share`: what is reserved for it."""
+    return StepProgress(
+        id=step.id,
+        role=step.role,
+        title=step.title,
+        state="skipped" if skipped else "waiting",
+        legs=0,
+        usage=Usage(),
+        limit=share,
+    )
+
+
+def _begun(step: Step, run: AgentRun, *, asked: bool) -> StepProgress:
+    """A step that was started. `asked`: a person is asked for money for it, or for a call."""
+    return StepProgress(
+        id=step.id,
+        role=step.role,
+        title=step.title,
+        state=_state_of(run, asked=asked),
+        legs=run.leg - 1,
+        usage=run.totals.usage,
+        cost_micro_usd=run.totals.cost_micro_usd,
+        limit=run.limit,
+        spent=run.totals.spent,
+        reason=run.reason,
+    )
+
+
+def run_details(run: AgentRun, title: str) -> str:
+    """A subagent's current details in the Temporal UI: no text from the work."""
+    lines = [
+        f"**{run.run.step_id}** {title} ({run.run.role}): {_state_of(run, asked=run.phase in {'spent', 'asking'})}",
+        "",
+        f"- {counted(run.leg - 1, 'leg')}, {used_text(run.totals.spent, run.limit)}",
+        *(f"- {note}" for note in run.notes),
+        *([f"- {run.reason}"] if run.reason else []),
+    ]
+    return "\n".join(lines)
+
+
+def _state_of(run: AgentRun, *, asked: bool) -> StepState:
+    if run.phase == "delivered":
+        return "partial" if run.partial else "done"
+    if asked:
+        return "paused"
+    if run.phase == "delegating":
+        return "delegating"
+    return "compacting" if run.phase == "full" else "working"
+
+
+def progress_of(
+    state: TaskState, ref: TaskRef, terms: TaskTerms, title: str, privacy: Policy | None = None
+) -> TaskProgress:
+    """What people see."""
+    runs = state.all_runs
+    return TaskProgress(
+        task_id=ref.task_id,
+        phase=state.phase,
+        title=title,
+        model=terms.agent.model,
+        models=terms.models,
+        steps=tuple(_steps(state)),
+        budget=BudgetProgress(
+            limit=state.account.limit,
+            spent=state.totals.spent,
+            reserved=state.account.limit.counted((state.account.held + state.account.spent).less(state.totals.spent)),
+        ),
+        totals=state.totals,
+        legs=sum(run.leg - 1 for run in runs),
+        compactions=tuple(
+            AgentCompaction(agent=run.run.step_id, **compaction.model_dump())
+            for run in runs
+            for compaction in run.compactions
+        ),
+        earlier_compactions={run.run.step_id: run.earlier_compactions for run in runs if run.earlier_compactions.count},
+        approvals=state.approvals,
+        refusals=state.refusals,
+        edits=tuple(edit for run in runs for edit in run.edits),
+        tellings=state.tellings,
+        updates=state.updates,
+        reused=state.reused,
+        revisions=state.oversight.revisions,
+        reviews=state.oversight.reviews,
+        notes=state.notes,
+        privacy=privacy,
+        report=state.report,
+        reports=state.reports,
+    )
+
+
+PROGRESS_BYTES = 160_000
+"""Maximum size of what a task's workflow says about itself, as JSON: of the answer to a query, and of its result."""
+SHOWN_NOTE = 200
+"""Characters of a person's note in a view that is bounded."""
+LEFT_OUT = (
+    "The task is so large that this view leaves out its oldest closed requests, edits, notes, messages and finished "
+    "subagents. The audit trail has them all, and they are stored with the task when it ends."
+)
+
+
+_EntryT = TypeVar("_EntryT")
+
+
+def bounded(progress: TaskProgress, most: int = PROGRESS_BYTES) -> TaskProgress:
+    """The same if it has at most so many bytes; else with the newest entries of its lists alone, and a note on that."""
+    if _size(progress) <= most:
+        return progress
+    shorter = progress
+    for count in (200, 100, 50, 25, 10, 5, 0):
+        shorter = _newest(progress, count)
+        if _size(shorter) <= most:
+            return shorter
+    while shorter.steps or shorter.approvals:  # nothing but open requests and agents at work is left
+        earlier = {"": sum(shorter.earlier_compactions.values(), CompactionTotals())}
+        shorter = shorter.replace(
+            earlier_compactions=earlier,
+            approvals=shorter.approvals[: len(shorter.approvals) // 2],
+            steps=_half(shorter.steps),
+        )
+        if _size(shorter) <= most:
+            break
+    return shorter
+
+
+def _size(progress: TaskProgress) -> int:
+    return len(progress.model_dump_json())
+
+
+def _half(steps: tuple[StepProgress, ...]) -> tuple[StepProgress, ...]:
+    return steps[: len(steps) // 2]
+
+
+def _newest(progress: TaskProgress, count: int) -> TaskProgress:
+    dropped = progress.compactions[: max(0, len(progress.compactions) - count)]
+    earlier = dict(progress.earlier_compactions)
+    for one in dropped:
+        earlier[one.agent] = earlier.get(one.agent, CompactionTotals()) + CompactionTotals.of((one,))
+    finished = [step.id for step in progress.steps if parent_of(step.id) and step.state in {"done", "partial"}]
+    gone = frozenset(finished[: max(0, len(finished) - count)])
+    return progress.replace(
+        compactions=progress.compactions[len(dropped) :],
+        earlier_compactions=earlier,
+        steps=tuple(step for step in progress.steps if step.id not in gone),
+        approvals=_newest_closed(progress.approvals, count),
+        refusals=_last(progress.refusals, count),
+        edits=tuple(edit.replace(note=_cut(edit.note)) for edit in _last(progress.edits, count)),
+        tellings=_last(progress.tellings, count),
+        updates=_last(progress.updates, count),
+        reports=_last(progress.reports, max(1, count)),
+        revisions=_last(progress.revisions, count),
+        reviews=_last(progress.reviews, count),
+        notes=(*map(_cut, _last(progress.notes, count)), LEFT_OUT),
+    )
+
+
+def _newest_closed(approvals: tuple[Approval, ...], count: int) -> tuple[Approval, ...]:
+    closed = [approval.request_id for approval in approvals if approval.decision != "pending"]
+    gone = frozenset(closed[: max(0, len(closed) - count)])
+    return tuple(
+        approval.replace(note=_cut(approval.note)) for approval in approvals if approval.request_id not in gone
+    )
+
+
+def _cut(text: str) -> str:
+    return cut(text, SHOWN_NOTE, " …")
+
+
+def _last(entries: tuple[_EntryT, ...], count: int) -> tuple[_EntryT, ...]:
+    return entries[max(0, len(entries) - count) :]
+
+
+def spending(progress: TaskProgress, spent: Mapping[str, RunTotals]) -> TaskProgress:
+    """With what the store says that its agents have spent, by the ids of their steps. The workflow hears of it when a
+    leg ends, and knows then which calls will have no answer any more: what it has counted never goes back.
+    """
+    known, totals = progress.totals, summed(tuple(spent.values()))
+    totals = totals.replace(
+        possibly_billed=max(known.possibly_billed, totals.possibly_billed),
+        possibly_billed_micro_usd=max(known.possibly_billed_micro_usd, totals.possibly_billed_micro_usd),
+    )
+    budget = progress.budget
+    held = (budget.reserved + budget.spent).less(totals.spent)
+    return progress.replace(
+        totals=totals,
+        budget=budget.replace(spent=totals.spent, reserved=budget.limit.counted(held)),
+        steps=tuple(_spent(step, spent[step.id]) if step.id in spent else step for step in progress.steps),
+    )
+
+
+def _spent(step: StepProgress, totals: RunTotals) -> StepProgress:
+    spent = Amount(
+        tokens=max(step.spent.tokens, totals.spent.tokens), micro_usd=max(step.spent.micro_usd, totals.spent.micro_usd)
+    )
+    return step.replace(usage=totals.usage, cost_micro_usd=totals.cost_micro_usd, spent=spent)
+
+
+def _steps(state: TaskState) -> Iterator[StepProgress]:
+    """The plan's, each followed by its subagents."""
+    for step in state.plan.steps if state.plan else ():
+        yield _step(state, step)
+        yield from _subagents(state, step.id)
+
+
+def _subagents(state: TaskState, parent: str) -> Iterator[StepProgress]:
+    run = state.runs.get(parent)
+    for order in run.orders if run is not None else ():
+        if order.id in state.runs:
+            yield _step(state, Step(id=order.id, role=order.role, title=order.title))
+            yield from _subagents(state, order.id)
+
+
+def _step(state: TaskState, step: Step) -> StepProgress:
+    run = state.runs.get(step.id)
+    if run is None:
+        return not_begun(step, state.starts_with(step.id) or Limit(), skipped=state.phase.over or state.cancelled)
+    return _begun(step, run, asked=any(approval.agent == step.id for approval in state.pending))
+
+
+class Paid(Value):
+    """A charge and the agent run that it was for."""
+
+    agent: str
+    """Id of the step, or of the planning."""
+    charge: Charge
+
+
+class Unanswered(Value):
+    """A call whose reply was never committed: it may have been billed, at most for its worst case."""
+
+    agent: str
+    intent: Intent
+
+
+class BillLine(Value):
+    """Calls of one kind. `cost_micro_usd` is None where one of them has no known price: never zero, never a guess."""
+
+    agent: str
+    model: str
+    kind: str
+    calls: int
+    usage: Usage
+    cost_micro_usd: int | None
+    answered_by: tuple[str, ...] = ()
+    """Models that replies named, where these were others than the one that was asked for."""
+    dropped_thinking: int = 0
+    """Thinking blocks that the provider left out of requests: what the model thought was lost to it."""
+    cache_misses: dict[str, int] = {}
+    """How often the provider could not read the last request's prefix, by the reason that it gave."""
+
+
+class Bill(Value):
+    """What a task has cost so far."""
+
+    lines: tuple[BillLine, ...]
+    """By agent, model and kind; agents in the order of their first call."""
+    compactions: tuple[BillLine, ...]
+    """The summaries one by one; their `kind` is the charge's key. They are part of `lines`, too."""
+    total: BillLine
+    possibly_billed: tuple[Unanswered, ...] = ()
+    reused: Reused | None = None
+    """What of another task counts as done here. Its cost is on that task's bill."""
+
+    @property
+    def held(self) -> Amount:
+        """What calls without a reply may have cost at most: it counts as spent."""
+        return sum((call.intent.worst_case for call in self.possibly_billed), Amount())
+
+    @property
+    def counted(self) -> Amount:
+        """What counts against the task's budget: the number that is shown as spent. Cache reads are no tokens of it."""
+        return self.held + Amount(tokens=self.total.usage.fresh, micro_usd=self.total.cost_micro_usd or 0)
+
+    @property
+    def answers_of_others(self) -> list[str]:
+        """Which models were asked for, and which answered in their place."""
+        named: dict[str, dict[str, None]] = {}
+        for line in self.lines:
+            if line.answered_by:
+                named.setdefault(line.model, {}).update(dict.fromkeys(line.answered_by))
+        return [f"{asked} was asked for, and answered as {', '.join(names)}" for asked, names in named.items()]
+
+    @property
+    def unpriced(self) -> tuple[str, ...]:
+        """Models whose price nobody knows, of calls without a reply, too; one that was charged at a price has one."""
+        priced = {OFFLINE_MODEL, *(line.model for line in self.lines if line.cost_micro_usd is not None)}
+        charged = [line.model for line in self.lines if line.cost_micro_usd is None]
+        silent = [call.intent.model for call in self.possibly_billed if not call.intent.worst_case.micro_usd]
+        return tuple(dict.fromkeys([*charged, *(model for model in silent if model not in priced)]))
+
+
+class Payments(Value):
+    """Every call of a task's that was paid for, or may have been, in the order of the store."""
+
+    paid: tuple[Paid, ...] = ()
+    unanswered: tuple[Unanswered, ...] = ()
+    reused: Reused | None = None
+    """What of another task counts as done in this one."""
+
+    @property
+    def bill(self) -> Bill:
+        """What they come to."""
+        return bill(self.paid, self.unanswered).replace(reused=self.reused)
+
+
+def bill(paid: Sequence[Paid], unanswered: Sequence[Unanswered] = ()) -> Bill:
+    """The bill over these charges, in the order of their commits."""
+    groups: dict[tuple[str, str, str], list[Charge]] = {}
+    for entry in paid:
+        groups.setdefault((entry.agent, entry.charge.model, entry.charge.kind), []).append(entry.charge)
+    agents = list(dict.fromkeys(entry.agent for entry in paid))
+    in_order = sorted(groups.items(), key=lambda group: agents.index(group[0][0]))
+    summaries = [entry for entry in paid if entry.charge.kind == "summary"]
+    return Bill(
+        lines=tuple(_line(*key, charges) for key, charges in in_order),
+        compactions=tuple(
+            _line(entry.agent, entry.charge.model, entry.charge.key, [entry.charge]) for entry in summaries
+        ),
+        total=_line("", "", "", [entry.charge for entry in paid]),
+        possibly_billed=tuple(unanswered),
+    )
+
+
+def _line(agent: str, model: str, kind: str, charges: Sequence[Charge]) -> BillLine:
+    costs = [charge.cost_micro_usd for charge in charges]
+    return BillLine(
+        agent=agent,
+        model=model,
+        kind=kind,
+        calls=len(charges),
+        usage=sum((charge.usage for charge in charges), Usage()),
+        cost_micro_usd=None if None in costs else sum(cost or 0 for cost in costs),
+        answered_by=tuple(dict.fromkeys(charge.answered_by for charge in charges if model and charge.answered_by)),
+        dropped_thinking=sum(charge.dropped_thinking for charge in charges),
+        cache_misses=dict(Counter(charge.cache_miss for charge in charges if charge.cache_miss)),
+    )
+
+
+def left_for_steps(progress: TaskProgress) -> Limit | None:
+    """What there is for all steps of a plan that waits; None: none does."""
+    if not any(asked.about_plan and asked.decision == "pending" for asked in progress.approvals):
+        return None
+    budget, held = progress.budget, (step.limit.amount for step in progress.steps)
+    return budget.limit.after(budget.spent + budget.reserved).raised(sum(held, Amount()))
+
+
+USUAL_DAYS, MOST_DAYS = 30, 366
+MOST_SPENT_LINES = 20_000
+
+
+class Days(Value):
+    """From one day to another, both included; days are those of UTC."""
+
+    since: date
+    until: date
+
+    @classmethod
+    def of(cls, since: date | None, until: date | None, today: date) -> "Days":
+        """The last thirty up to today, or to a day that is given; or as given. Raises BadInput."""
+        last = today if until is None else min(until, today)
+        earliest = max(0, last.toordinal() - USUAL_DAYS)
+        first = date.fromordinal(earliest + 1) if since is None else since
+        if first > last:
+            raise BadInput(f"no day is from {first} to {last}: give a first day that is not after the last, or today")
+        if (last - first).days >= MOST_DAYS:
+            raise BadInput(f"from {first} to {last} are more than {MOST_DAYS} days: ask for fewer at once")
+        return cls(since=first, until=last)
+
+    @property
+    def begin(self) -> datetime:
+        """The first moment."""
+        return datetime(self.since.year, self.since.month, self.since.day, tzinfo=UTC)
+
+    @property
+    def end(self) -> datetime:
+        """The first moment after it."""
+        return self.begin + timedelta(days=len(self.each))
+
+    @property
+    def each(self) -> tuple[date, ...]:
+        """All of them, in order."""
+        return tuple(map(date.fromordinal, range(self.since.toordinal(), self.until.toordinal() + 1)))
+
+
+class SpentLine(Value):
+    """What agents of one role, of one task, have spent on one day at one model."""
+
+    day: date
+    task_id: str
+    role: str
+    model: str
+    calls: int = 0
+    usage: Usage = Usage()
+    cost_micro_usd: int = 0
+    """Of the calls whose price is known."""
+    unpriced_calls: int = 0
+    """Those whose price nobody knows: they are not in the cost."""
+    possibly_billed: Amount = Amount()
+    """At most, of calls whose reply was never committed. In no other number here."""
+
+    def __add__(self, other: "SpentLine") -> "SpentLine":
+        """Both, under the names of the first."""
+        return self.replace(
+            calls=self.calls + other.calls,
+            usage=self.usage + other.usage,
+            cost_micro_usd=self.cost_micro_usd + other.cost_micro_usd,
+            unpriced_calls=self.unpriced_calls + other.unpriced_calls,
+            possibly_billed=self.possibly_billed + other.possibly_billed,
+        )
+
+
+class Spending(Value):
+    """What a tenant's tasks, or those of a session, have spent in these days."""
+
+    days: Days
+    lines: tuple[SpentLine, ...]
+    """By day, task, role and model, in this order."""
+    titles: Mapping[str, str]
+    """By task id: the redacted questions, shortened."""
+    total: SpentLine
+
+
+SpentBy = Literal["task", "agent", "model"]
+_Key = TypeVar("_Key", str, tuple[date, str, str, str])
+
+
+def spent_by(lines: Iterable[SpentLine], by: SpentBy) -> dict[str, SpentLine]:
+    """These added up by id of the task, role of the agent or model."""
+    return _added_up(lines, lambda line: {"task": line.task_id, "agent": line.role, "model": line.model}[by])
+
+
+def _added_up(lines: Iterable[SpentLine], key: Callable[[SpentLine], _Key]) -> dict[_Key, SpentLine]:
+    found: dict[_Key, SpentLine] = {}
+    for line in lines:
+        found[of] = found[of] + line if (of := key(line)) in found else line
+    return found
+
+
+def spent_in(days: Days, spent: Sequence[SpentLine], titles: Mapping[str, str]) -> Spending:
+    """These added up: each day, task, role and model once. Raises BadInput for more than can be shown."""
+    if len(spent) > MOST_SPENT_LINES:
+        raise BadInput(
+            f"from {days.since} to {days.until} there are more than {MOST_SPENT_LINES:,} lines of spending: ask for "
+            "fewer days, or for one session"
+        )
+    found = _added_up(spent, lambda line: (line.day, line.task_id, line.role, line.model))
+    total = sum(found.values(), SpentLine(day=days.since, task_id="", role="", model=""))
+    return Spending(days=days, lines=tuple(found[key] for key in sorted(found)), titles=titles, total=total)
+
+
+class KnownSession(Value):
+    """A line of work: what its tasks have spent together."""
+
+    session: str
+    """Its name."""
+    id: str
+    """As it stands in search attributes and workflow ids."""
+    tasks: int
+    """Those that it refused are not among them."""
+    refused: int = 0
+    """Tasks that it did not take."""
+    last_at: datetime
+    """When the newest was submitted."""
+    spent: Amount
+    """Fresh tokens, and money where the price is known."""
+    held: Amount = Amount()
+    """For its tasks at work; what they have spent of it is in `spent`, too."""
+    limit: Limit = Limit()
+    """What all its tasks may spend together."""
+    unpriced_calls: int

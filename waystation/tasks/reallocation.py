@@ -1,0 +1,152 @@
+"""What a run that spent its own goes on with: what its parent or its task has left, and what others can spare.
+
+Money may come free while it waits for a person: then it goes on with that, and its request is withdrawn.
+"""
+
+from datetime import datetime
+
+from waystation.agents.agent_run import AgentRun
+from waystation.agents.delegation import parent_of
+from waystation.kernel.amount import Amount
+from waystation.planning.plan import Step
+from waystation.tasks.state import HELD_FOR, TaskState
+from waystation.tasks.task import Approval, TaskTerms
+
+FREED = "money came free, and it goes on with that"
+
+
+def lending(state: TaskState, terms: TaskTerms) -> TaskState:
+    """With how its agents share money."""
+    return state.replace(floor=terms.floor, minimum_reserves=terms.minimum_reserves)
+
+
+def drawn(state: TaskState, step_id: str) -> TaskState | None:
+    """The state in which the run goes on; None where nothing that it may draw on has enough for its next call."""
+    if (helped := _from_parent(state, step_id)) is not None:
+        return helped
+    state, amount = from_task(state, step_id)
+    if amount.nothing:
+        return None
+    return state.with_run(state.runs[step_id].after_grant(amount))
+
+
+def from_task(state: TaskState, step_id: str) -> tuple[TaskState, Amount]:
+    """What a task has left, held for a run that spent its own: what is unreserved and, where that pays for no call,
+    what others can spare. Nothing where both together pay for none.
+    """
+    run, free = state.runs[step_id], state.account.unreserved.amount
+    amount = _taken(run, free)
+    if amount.nothing and (spare := _spare(state, step_id)):
+        amount = _taken(run, free + sum(spare.values(), Amount()))
+        state = _borrowed(state, step_id, amount.less(free), spare)
+    account, _ = state.account.draw(step_id, free.at_most(amount))
+    return state.replace(account=account), amount
+
+
+def drawable(state: TaskState, step_id: str) -> Amount:
+    """What a run could draw now, in all: what siblings handed back, what is unreserved, and what others can spare."""
+    parent = state.runs.get(parent_of(step_id) or "")
+    handed_back = parent.spare if parent is not None and parent.phase == "delegating" else Amount()
+    return sum(_spare(state, step_id).values(), handed_back + state.account.unreserved.amount)
+
+
+def _to_come(state: TaskState) -> list[Step]:
+    """Steps that have not begun, but for those to which a person gave their shares."""
+    begun, given = state.runs.keys() | state.shelved.keys(), state.oversight.shares
+    steps = () if state.plan is None else state.plan.steps
+    return [step for step in steps if step.id not in begun and not (step.share and step.id in given)]
+
+
+FLOOR_PART = 4
+"""A step to come keeps a quarter of what the cheapest of the task's finished steps has spent."""
+GOING_ON = frozenset({"running", "full"})
+"""Phases of a run that goes on without anybody."""
+
+
+def may_be_handed_back(state: TaskState, step_id: str) -> bool:
+    """Whether a run that spent its own waits before anybody is asked: as long as another run is at work, which may
+    leave it something, or for what those can spare that wait as it does, of whom the first by its id waits for none.
+    """
+    if state.floor is None or state.runs[step_id].halted:
+        return False
+    if any(other != step_id and run.phase in GOING_ON for other, run in state.runs.items()):
+        return True
+    spare = _spare(state, step_id)
+    left = sum(spare.values(), state.account.unreserved.amount)
+    before = any(other < step_id and other in state.runs for other in spare)
+    return before and state.runs[step_id].needed.less(left).nothing
+
+
+def _spare(state: TaskState, step_id: str) -> dict[str, Amount]:
+    """By reservation, what others can do without: steps to come, other runs that wait for money and nobody was asked
+    about, and what is held for revisions and reviews.
+    """
+    if state.floor is None or state.plan is None:
+        return {}
+    finished = [run.totals.spent for run in state.runs.values() if run.phase == "delivered" and not run.partial]
+    cheapest = min(finished, key=lambda spent: (spent.tokens, spent.micro_usd), default=Amount())
+    learned = Amount(tokens=cheapest.tokens // FLOOR_PART, micro_usd=cheapest.micro_usd // FLOOR_PART)
+    asked = {request.agent for request in state.pending}
+    least = state.floor.at_least(learned)
+    keeps = {step.id: least.at_least(state.reserve_of(step)) for step in _to_come(state)}
+    keeps[HELD_FOR] = state.planning.spent
+    for name, run in state.runs.items():
+        if run.phase == "spent" and not run.halted and name != step_id and name not in asked:
+            keeps[name] = run.totals.spent
+    spare = {name: state.account.reserved.get(name, Amount()).less(least) for name, least in keeps.items()}
+    return {name: amount for name, amount in spare.items() if not amount.nothing}
+
+
+def _borrowed(state: TaskState, step_id: str, wanted: Amount, spare: dict[str, Amount]) -> TaskState:
+    """Held for the run instead: of each the same, as far as it can spare that."""
+    left = dict(sorted(spare.items(), key=lambda item: (item[1].tokens, item[1].micro_usd, item[0])))
+    account, runs = state.account, dict(state.runs)
+    while left:
+        name, lenders = next(iter(left)), len(left)
+        even = Amount(tokens=-(-wanted.tokens // lenders), micro_usd=-(-wanted.micro_usd // lenders))
+        part = left.pop(name).at_most(even)
+        account, wanted = account.carve(name, step_id, part), wanted.less(part)
+        if name in runs:
+            runs[name] = runs[name].lending(part)
+    return state.replace(account=account, runs=runs)
+
+
+def freed(state: TaskState, step_id: str) -> TaskState | None:
+    """The same for a run that waits for a person, while it waits for money and for nothing else."""
+    run = state.runs[step_id]
+    return drawn(state, step_id) if run.phase == "spent" and not run.halted else None
+
+
+def withdrawn(state: TaskState, step_id: str, now: datetime) -> tuple[Approval, ...]:
+    """The run's open requests for money, closed: it has some."""
+    return tuple(
+        asked.replace(decision="withdrawn", note=FREED, answered_at=now)
+        for asked in state.pending
+        if asked.agent == step_id and asked.action is None
+    )
+
+
+def _from_parent(state: TaskState, step_id: str) -> TaskState | None:
+    """Of what siblings handed back. A parent keeps its own part, to go on with."""
+    parent = state.runs.get(parent_of(step_id) or "")
+    if parent is None or parent.phase != "delegating":
+        return None
+    run, parent_id = state.runs[step_id], parent.run.step_id
+    amount = _taken(run, parent.spare)
+    if amount.nothing:
+        return None
+    account = state.account.carve(parent_id, step_id, amount)
+    return state.replace(account=account, runs={**state.runs, parent_id: parent.carving(amount)}).with_run(
+        run.after_grant(amount)
+    )
+
+
+def _taken(run: AgentRun, left: Amount) -> Amount:
+    """What a run takes of what somebody has left; nothing where that is too little for its next call.
+
+    Beyond its next call half of what it wants, so that several can draw before one is refused.
+    """
+    if not run.needed.less(left).nothing:
+        return Amount()
+    more = run.wanted.less(run.needed)
+    return (run.needed + Amount(tokens=more.tokens // 2, micro_usd=more.micro_usd // 2)).at_most(left)

@@ -1,0 +1,318 @@
+"""Reviews of reports and revisions of plans: when they are due, what they may cost, and what becomes of the task.
+
+What planning, revisions and reviews may spend together: a share of the task's budget, held from the beginning.
+
+When a report is reviewed, whether its writer can mend it, and what becomes of the task by that.
+
+When a person is asked about a plan, and what becomes of the task by another one that they send.
+
+When a task's plan is revised, for how many new steps there is room, and what becomes of the task by it.
+"""
+
+from datetime import datetime
+
+from waystation.agents.agent_run import AgentRun
+from waystation.budgets.budget import Account, RunTotals
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.refs import RunRef, TaskRef
+from waystation.kernel.value import Value
+from waystation.models.profiles import Price
+from waystation.planning.plan import (
+    MAX_STEPS,
+    PLANNING_ID,
+    EditedPlan,
+    Plan,
+    PlanEdit,
+    Review,
+    Revised,
+    review_id,
+    revision_id,
+    share_out_with_reserves,
+)
+from waystation.tasks.approvals import REVIEW_PLAN
+from waystation.tasks.state import HELD_FOR, TaskState, merged
+from waystation.tasks.task import Approval, Refusal, TaskTerms
+
+PLANNING_PART = 10
+"""They may spend a tenth of the task's budget."""
+
+
+def provided(state: TaskState, planning: RunTotals, terms: TaskTerms) -> TaskState:
+    """What planning left of its share is held for revisions and reviews, before the steps get theirs."""
+    if not (terms.revisions or terms.reviews):
+        return state
+    state = state.with_planning(planning)
+    left = state.account.limit.part(PLANNING_PART).after(planning.spent)
+    return state.replace(account=state.account.reserve(HELD_FOR, left.amount.at_most(state.account.unreserved.amount)))
+
+
+def plan_request(state: TaskState, now: datetime, deadline: datetime | None) -> Approval:
+    """Whether the plan is right, before any of its steps begins."""
+    return Approval(
+        request_id=f"{PLANNING_ID}-{1 + sum(asked.about_plan for asked in state.approvals)}",
+        agent=PLANNING_ID,
+        asked=Amount(),
+        spent=state.planning.spent,
+        task_spent=state.totals.spent,
+        steps_left=len(state.plan.steps) if state.plan is not None else 0,
+        answer_by=deadline,
+        requested_at=now,
+    )
+
+
+def for_steps(state: TaskState) -> Limit:
+    """What there is for all steps of the plan, while none has begun."""
+    held = (state.account.reserved.get(step.id, Amount()) for step in (state.plan.steps if state.plan else ()))
+    return state.account.unreserved.raised(sum(held, Amount()))
+
+
+def replanned(
+    state: TaskState, edit: PlanEdit, made: EditedPlan, terms: TaskTerms, now: datetime
+) -> tuple[TaskState, Approval | Refusal]:
+    """The task with the plan that a person sent, which is agreed to by that, and what is told of it. Every step has the
+    share that it was given, or an even part of what those leave.
+    """
+    state = state.replace(plan_edit=None)
+    request = next((asked for asked in state.pending if asked.request_id == edit.request_id), None)
+    if request is None or made.plan is None:
+        reason = made.reason or f"{edit.request_id} was closed before the edited plan was read"
+        refused = Refusal(signal=REVIEW_PLAN, reason=reason, at=now, answer_id=edit.answer_id)
+        return state.answered(refused), refused
+    account = state.account
+    for step in state.plan.steps if state.plan is not None else ():
+        account = account.settle(step.id, Amount())
+    answer = request.replace(decision="approved", answered_at=now, by=edit.by, note=edit.note, answer_id=edit.answer_id)
+    state = state.replace(account=account).planned(made.plan, state.planning, (), terms.agent_budget)
+    return state.answered(answer), answer
+
+
+def allowance(state: TaskState) -> Limit:
+    """What the next revision or review may spend: the rest of the share, as far as it is held or unreserved."""
+    used = sum((totals.spent for totals in (state.planning, *state.oversight.totals)), Amount())
+    share = state.account.limit.part(PLANNING_PART).after(used)
+    there = state.account.unreserved.raised(state.account.reserved.get(HELD_FOR, Amount()))
+    return share.after(there.excess(share.amount))
+
+
+def begun(state: TaskState, run_id: str) -> TaskState:
+    """An agent run of the oversight is under way: whatever happens, its cost is to be booked."""
+    return state.replace(oversight=state.oversight.replace(under_way=run_id))
+
+
+def paid(state: TaskState, run_id: str, totals: RunTotals) -> TaskState:
+    """What it cost in all, booked once; the rest stays held."""
+    before = state.oversight.costs.get(run_id, RunTotals())
+    spent = totals.spent.less(before.spent)
+    held = state.account.reserved.get(HELD_FOR, Amount())
+    account = state.account.settle(HELD_FOR, Amount()).spend(spent)
+    rest = held.less(spent).at_most(account.unreserved.amount)
+    costs = {**state.oversight.costs, run_id: totals}
+    return state.replace(
+        account=account.reserve(HELD_FOR, rest), oversight=state.oversight.replace(costs=costs, under_way="")
+    )
+
+
+class ReviewRequest(Value):
+    """One review to carry out. Carried out again, it gives the same and asks nothing twice."""
+
+    writer: RunRef
+    number: int
+    model: str
+    limit: Limit
+    """What it may spend."""
+    may_send_back: bool
+    """Whether the writer shall be told what was found."""
+    prices: tuple[Price, ...] = ()
+
+
+class Reviewed(Value):
+    """What a review led to."""
+
+    review: Review
+    totals: RunTotals
+    notes: tuple[str, ...] = ()
+
+
+def review_due(state: TaskState) -> bool:
+    """Whether there is a whole report to review."""
+    return state.all_done and not state.cancelled and not _writer(state).partial
+
+
+def review_request(state: TaskState, terms: TaskTerms) -> ReviewRequest:
+    """The next review of a report that is whole."""
+    oversight = state.oversight
+    may_send_back = oversight.sent_back < terms.reviews and not oversight.gave_up
+    return ReviewRequest(
+        writer=_writer(state).run,
+        number=len(oversight.reviews) + 1,
+        model=terms.review_model or terms.plan_model,
+        limit=allowance(state),
+        may_send_back=may_send_back and _enough(_writer(state), _for_mending(state)),
+        prices=terms.agent.prices,
+    )
+
+
+def reviewed(state: TaskState, made: Reviewed) -> TaskState:
+    """The review is kept. Where the report goes back, its writer works again, with what it had left and its share."""
+    review = made.review
+    state = paid(state, review_id(review.number), made.totals)
+    oversight = state.oversight.replace(reviews=(*state.oversight.reviews, review))
+    state = state.replace(oversight=oversight, notes=merged(state.notes, made.notes))
+    if not review.sent_back:
+        return state
+    run, more = _writer(state), _for_mending(state)
+    step_id = run.run.step_id
+    account = state.account.take_back(step_id, run.totals.spent).reserve(step_id, more)
+    share = run.limit.after(run.limit.amount).raised(more)
+    return state.replace(
+        account=account,
+        runs={**state.runs, step_id: run.reopened(share)},
+        oversight=oversight.replace(sent_back=oversight.sent_back + 1, mending=True),
+    )
+
+
+def mended(state: TaskState) -> TaskState:
+    """The writer has delivered again. The report was whole before, so a writer that could not go on leaves it whole."""
+    oversight = state.oversight
+    if not (oversight.mending and state.all_done):
+        return state
+    run = _writer(state)
+    if not run.partial:
+        return state.replace(oversight=oversight.replace(mending=False))
+    note = f"What the review found was not mended: {run.reason}."
+    whole = run.replace(partial=False, reason="")
+    return state.replace(
+        runs={**state.runs, run.run.step_id: whole},
+        oversight=oversight.replace(mending=False, gave_up=True),
+        notes=merged(state.notes, (note,)),
+    )
+
+
+def _writer(state: TaskState) -> AgentRun:
+    return state.runs[(state.plan or Plan(steps=())).steps[-1].id]
+
+
+def _for_mending(state: TaskState) -> Amount:
+    run = _writer(state)
+    wanted = run.limit.after(run.totals.spent).amount + run.share.amount
+    return wanted.at_most(state.account.unreserved.amount)
+
+
+def _enough(run: AgentRun, more: Amount) -> bool:
+    """Whether it pays for a turn whose prompt is in no cache: else a person would be asked for money for details."""
+    spent, turns = run.totals.spent, max(1, run.totals.turns)
+    tokens = run.totals.last_prompt * 5 // 4 + run.terms.output_floor
+    needed = Amount(tokens=max(tokens, spent.tokens // turns), micro_usd=2 * spent.micro_usd // turns)
+    left = run.limit.after(run.limit.amount).raised(more)
+    return left.covers(needed)
+
+
+_LEAST_PART = 2
+"""A new step that would start with less than half of what the others had is not worth beginning."""
+
+
+class RevisionRequest(Value):
+    """One revision to carry out. Carried out again, it gives the same and asks nothing twice."""
+
+    ref: TaskRef
+    number: int
+    model: str
+    limit: Limit
+    """What it may spend."""
+    begun: tuple[str, ...]
+    """Ids of the steps that stay as they are."""
+    seen: tuple[str, ...]
+    """Ids of the research steps, all of which are done."""
+    room: int
+    """For how many new steps there is budget."""
+    denied: bool = False
+    """A person did not agree to it: the plan that it changed is to hold again."""
+    prices: tuple[Price, ...] = ()
+
+
+def revision_due(state: TaskState, terms: TaskTerms) -> bool:
+    """Whether all research is done, by steps that no revision has seen, and there are steps that have not begun."""
+    plan, revisions = state.plan, state.oversight.revisions
+    if plan is None or state.cancelled or len(revisions) >= terms.revisions:
+        return False
+    research = _research(plan)
+    seen = revisions[-1].seen if revisions else ()
+    ahead = any(step.id not in _begun(state) for step in plan.steps)
+    return ahead and state.done.issuperset(research) and not set(research) <= set(seen)
+
+
+def revision_request(state: TaskState, ref: TaskRef, terms: TaskTerms) -> RevisionRequest:
+    """The next revision of a plan that is there."""
+    plan = state.plan or Plan(steps=())
+    return RevisionRequest(
+        ref=ref,
+        number=len(state.oversight.revisions) + 1,
+        model=terms.plan_model,
+        limit=allowance(state),
+        begun=tuple(step.id for step in plan.steps if step.id in _begun(state)),
+        seen=_research(plan),
+        room=_room(state, plan, terms.agent_budget),
+        prices=terms.agent.prices,
+    )
+
+
+def _for_new_steps(state: TaskState, made: Revised, agent_budget: Limit) -> tuple[Account, dict[str, Limit]]:
+    """The account without what was held for dropped steps, and by id what of it each new step gets: no less than the
+    minimum reserve of its role while the account has that.
+    """
+    account, steps = state.account, () if made.plan is None else made.plan.steps
+    for step_id in made.revision.dropped:
+        account = account.settle(step_id, Amount())
+    roles = {step.id: step.role for step in steps if step.id in made.revision.added}
+    return account, share_out_with_reserves(account.unreserved, agent_budget, roles, state.minimum_reserves)
+
+
+def proposed(
+    state: TaskState, made: Revised, terms: TaskTerms, now: datetime, deadline: datetime | None
+) -> tuple[TaskState, Approval] | None:
+    """The task that waits until a person agrees to a revision, and the request; None for one that needs nobody."""
+    revision, steps = made.revision, 0 if made.plan is None else len(made.plan.steps)
+    state = paid(state, revision_id(revision.number), made.totals)
+    _, shares = _for_new_steps(state, made, terms.agent_budget)
+    cost = sum((share.amount for share in shares.values()), Amount())
+    if terms.revision_percent is None or state.account.limit.percent(terms.revision_percent).covers(cost):
+        return None
+    request = plan_request(state, now, deadline).replace(asked=cost, steps_left=steps)
+    return state.replace(proposed=made).asked(request), request
+
+
+def agreed(state: TaskState) -> bool:
+    """Whether a person agreed to what was last asked of the plan."""
+    return next((one.decision == "approved" for one in reversed(state.approvals) if one.about_plan), False)
+
+
+def revised(state: TaskState, made: Revised, agent_budget: Limit) -> TaskState:
+    """The plan that holds from now on. What was held for dropped steps is free; new steps get their shares of that."""
+    revision = made.revision
+    state = paid(state, revision_id(revision.number), made.totals)
+    account, shares = _for_new_steps(state, made, agent_budget)
+    for step_id, share in shares.items():
+        account = account.reserve(step_id, share.amount)
+    oversight = state.oversight.replace(
+        revisions=(*state.oversight.revisions, revision),
+        shares={**state.oversight.shares, **shares},
+    )
+    return state.replace(
+        plan=made.plan or state.plan, account=account, oversight=oversight, notes=merged(state.notes, made.notes)
+    )
+
+
+def _research(plan: Plan) -> tuple[str, ...]:
+    return tuple(step.id for step in plan.steps if step.role == "research")
+
+
+def _begun(state: TaskState) -> frozenset[str]:
+    """Also those that begin anew after a rewind: they know what they were to do."""
+    return frozenset((*state.runs, *state.shelved))
+
+
+def _room(state: TaskState, plan: Plan, agent_budget: Limit) -> int:
+    least, left = (state.share or agent_budget).part(_LEAST_PART), state.account.unreserved
+    pairs = ((left.tokens, least.tokens), (left.micro_usd, least.micro_usd))
+    affordable = [have // each for have, each in pairs if have is not None and each]
+    return max(0, min((MAX_STEPS - len(plan.steps), *affordable)))

@@ -1,0 +1,54 @@
+"""Sessions as the store keeps them: the state that a terminated workflow would take with it."""
+
+from sqlalchemy import select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from waystation.store.engine import StorePart, add_once, writing
+from waystation.store.schema import sessions
+from waystation.store.seals import bound
+from waystation.tasks.session import SessionKey, SessionState, StoredSession
+
+
+class SqlSessions(StorePart):
+    """The port `Store`: sessions."""
+
+    @writing
+    async def take_over_session(self, connection: AsyncConnection, key: SessionKey) -> StoredSession:
+        """Begin a new epoch of the session. From here on `save_session` of an older epoch changes nothing.
+
+        Returns:
+            The session as it was saved last, under its new epoch; an empty one if it is not in the store.
+        """
+        await lock_session(connection, key)
+        this = (sessions.c.tenant == key.tenant, sessions.c.session == key.session)
+        await connection.execute(update(sessions).where(*this).values(epoch=sessions.c.epoch + 1))
+        row = (await connection.execute(select(sessions).where(*this))).one()
+        return StoredSession(epoch=row.epoch, version=row.version, state=SessionState.model_validate_json(row.state))
+
+    @writing
+    async def save_session(self, connection: AsyncConnection, key: SessionKey, stored: StoredSession) -> bool:
+        """Save the state unless a newer one is there. False: another workflow execution has taken the session over, or
+        has saved a newer state.
+        """
+        state = bound(stored.state.model_dump_json(), key.tenant, key.session)
+        saved = (
+            update(sessions)
+            .where(
+                sessions.c.tenant == key.tenant,
+                sessions.c.session == key.session,
+                sessions.c.epoch == stored.epoch,
+                sessions.c.version <= stored.version,
+            )
+            .values(version=stored.version, state=state)
+        )
+        return (await connection.execute(saved)).rowcount == 1
+
+
+async def lock_session(connection: AsyncConnection, key: SessionKey) -> None:
+    """Hold the session's row until the transaction ends, so that what is counted over its tasks stays true. The row is
+    added if it is missing. SQLite has one writer at a time anyway.
+    """
+    empty = bound(SessionState().model_dump_json(), key.tenant, key.session)
+    await add_once(connection, sessions, {**key.model_dump(), "epoch": 0, "version": 0, "state": empty})
+    held = select(sessions.c.epoch).where(sessions.c.tenant == key.tenant, sessions.c.session == key.session)
+    await connection.execute(held.with_for_update())

@@ -1,0 +1,161 @@
+"""Spans by OpenTelemetry's conventions for generative AI (0.1): ids, attributes, and what was said apart from them.
+
+Ids are hashes of the task's own, so that whoever makes a span again makes the same one. Attributes hold ids, numbers
+and words of our own.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from pydantic import JsonValue
+
+from waystation.context.transcript import Charge, Message, ToolResult, ToolUse
+from waystation.kernel.value import Value
+from waystation.models.endpoints import EndpointKind
+from waystation.models.profiles import located
+from waystation.tasks.events import TaskEvent
+
+Attribute = str | int | float | bool | tuple[str, ...]
+
+PROVIDERS: Mapping[EndpointKind, str] = {
+    "anthropic": "anthropic",
+    "compatible": "anthropic",
+    "bedrock": "aws.bedrock",
+    "mantle": "aws.bedrock",
+    "vertex": "gcp.vertex_ai",
+    "foundry": "azure.ai.inference",
+    "openai": "openai",
+}
+"""How the conventions call whoever is spoken to like this."""
+
+
+class SpanLink(Value):
+    """To a span that this one goes on from."""
+
+    trace_id: str
+    span_id: str
+    why: str
+
+
+class SpanEvent(Value):
+    """Something that happened at a moment, before the span or in it."""
+
+    name: str
+    at: datetime
+    attributes: Mapping[str, Attribute] = {}
+
+
+class TraceSpan(Value):
+    """One finished span. Ids are hexadecimal: 32 digits of the trace, 16 of a span."""
+
+    number: int
+    """Of the event that finished it: what has a lower one than a reader's place was there before."""
+    name: str
+    trace_id: str
+    span_id: str
+    parent: str = ""
+    """Id of a span of the same trace; empty for the first."""
+    client: bool = False
+    """Whether it is a call of another program's."""
+    start: datetime
+    end: datetime
+    attributes: Mapping[str, Attribute]
+    events: tuple[SpanEvent, ...] = ()
+    links: tuple[SpanLink, ...] = ()
+    error: str = ""
+    """What kind of error it ended with."""
+    said: Mapping[str, JsonValue] = {}
+    """By attribute, what was said, not redacted: never sent as it is."""
+
+
+def trace_id_of(task_id: str) -> str:
+    """The task's trace."""
+    return hashlib.sha256(f"trace\0{task_id}".encode()).hexdigest()[:32]
+
+
+def span_id_of(task_id: str, *parts: str | int) -> str:
+    """Of something of the task, by what names it there; of the task itself, without any."""
+    return hashlib.sha256("\0".join(["span", task_id, *map(str, parts)]).encode()).hexdigest()[:16]
+
+
+def span_events(happened: Sequence[TaskEvent]) -> tuple[SpanEvent, ...]:
+    """In their order, as references and words of our own."""
+    return tuple(
+        SpanEvent(
+            name="leg taken over" if event.kind == "taken" else event.kind,
+            at=event.at,
+            attributes={
+                "waystation.event": event.number,
+                "gen_ai.agent.name": event.agent,
+                "waystation.event.reference": event.reference,
+                "waystation.event.detail": event.detail,
+            },
+        )
+        for event in sorted(happened, key=lambda event: event.number)
+    )
+
+
+def used(charge: Charge, model: str) -> dict[str, Attribute]:
+    """What an answered call used. The conventions count what a cache gave and took among the input."""
+    usage = charge.usage
+    attributes: dict[str, Attribute] = {
+        "gen_ai.response.model": charge.answered_by or located(model).model,
+        "gen_ai.usage.input_tokens": usage.prompt,
+        "gen_ai.usage.output_tokens": usage.output,
+        "gen_ai.usage.cache_read.input_tokens": usage.cache_read,
+        "gen_ai.usage.cache_write.input_tokens": usage.cache_write,
+        "gen_ai.usage.cache_creation.input_tokens": usage.cache_write,  # its name before 0.1, which viewers know
+    }
+    if usage.estimated:
+        attributes["waystation.usage.estimated_tokens"] = usage.estimated
+    if charge.stop:
+        attributes["gen_ai.response.finish_reasons"] = (charge.stop,)
+    if charge.cost_micro_usd is not None:
+        attributes["waystation.cost_micro_usd"] = charge.cost_micro_usd
+    return attributes
+
+
+def spent_around(charges: Sequence[Charge], charge: Charge) -> dict[str, Attribute]:
+    """What its run had spent of its budget before the charge, and after it."""
+    before = charges[: charges.index(charge)]
+    tokens, micro_usd = sum(one.usage.fresh for one in before), sum(one.cost_micro_usd or 0 for one in before)
+    return {
+        "waystation.budget.tokens.before": tokens,
+        "waystation.budget.tokens.after": tokens + charge.usage.fresh,
+        "waystation.budget.micro_usd.before": micro_usd,
+        "waystation.budget.micro_usd.after": micro_usd + (charge.cost_micro_usd or 0),
+    }
+
+
+def conversation_said(messages: Sequence[Message], stop: str) -> dict[str, JsonValue]:
+    """What was new for the model, and what it answered until `stop`. What it had been sent before stands in the spans
+    before.
+    """
+    *earlier, reply = messages
+    since = max((place + 1 for place, one in enumerate(earlier) if one.role == "assistant"), default=0)
+    return {
+        "gen_ai.input.messages": [_message_said(one) for one in earlier[since:]],
+        "gen_ai.output.messages": [{**_message_said(reply), "finish_reason": stop}],
+    }
+
+
+def _message_said(message: Message) -> dict[str, JsonValue]:
+    """In the form of the conventions, without what a model thought and what nothing here looks into."""
+    parts: list[JsonValue] = []
+    for block in message.blocks:
+        match block.type:
+            case "text":
+                parts.append({"type": "text", "content": block.text})
+            case "tool_use":
+                parts.append({"type": "tool_call", "name": block.name, "arguments": dict(block.input)})
+            case "tool_result":
+                parts.append({"type": "tool_call_response", "response": block.content})
+            case _:
+                pass
+    return {"role": message.role, "parts": parts}
+
+
+def call_said(call: ToolUse, result: ToolResult) -> dict[str, JsonValue]:
+    """With what a tool was called, and what it gave back."""
+    return {"gen_ai.tool.call.arguments": dict(call.input), "gen_ai.tool.call.result": result.content}

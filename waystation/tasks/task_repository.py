@@ -1,0 +1,520 @@
+"""Tasks: what was asked for, under which terms, and how each ended.
+
+Bills: all charges of a task, and its calls that were never answered, in one look; and of all tasks, day by day.
+
+Plans: the first of a task, and those that revisions made of it. None of them is changed or removed.
+
+Forks: tasks that begin with finished work of another one, copied under their own ids in the transaction that adds them.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from typing import Any
+
+from pydantic_core import from_json
+from sqlalchemy import (
+    ColumnElement,
+    Label,
+    Row,
+    RowMapping,
+    Select,
+    Table,
+    exists,
+    func,
+    insert,
+    literal,
+    select,
+    update,
+)
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from waystation.agents.deliverables import Note
+from waystation.context.transcript import Charge, Intent
+from waystation.documents.documents import Document, SourceDocument
+from waystation.documents.text_repository import add_documents, add_texts, described, documents_of
+from waystation.kernel.amount import Amount
+from waystation.kernel.errors import BadInput, RequestConflict, UnknownTask
+from waystation.kernel.refs import TaskRef
+from waystation.kernel.scopes import OfSession, OfTenant, Reader
+from waystation.kernel.usage import Usage
+from waystation.planning.plan import PLANNING_ID, Plan, PlanVersion
+from waystation.store.engine import (
+    BATCH,
+    StorePart,
+    add_once,
+    added_up,
+    batches,
+    bodies,
+    owned,
+    reading,
+    writing,
+)
+from waystation.store.schema import (
+    audit,
+    charges,
+    compactions,
+    deliverables,
+    documents,
+    intents,
+    messages,
+    notes,
+    plan_revisions,
+    runs,
+    sessions,
+    tasks,
+    text_owners,
+)
+from waystation.store.seals import SealedText, bound
+from waystation.tasks.events import Happening, ended
+from waystation.tasks.progress import (
+    MOST_SPENT_LINES,
+    Days,
+    KnownSession,
+    Paid,
+    Payments,
+    Spending,
+    SpentLine,
+    Unanswered,
+    spent_in,
+)
+from waystation.tasks.schedules import MonthlyBudget
+from waystation.tasks.session import SessionKey, SessionState
+from waystation.tasks.session_repository import lock_session
+from waystation.tasks.signals import TOLD, UPDATED
+from waystation.tasks.task import Reused, TaskPhase, TaskProgress, TaskRequest, TaskRow, TaskTerms
+
+
+class SqlTasks(StorePart):
+    """The port `Store`: tasks, without their plans and their audit."""
+
+    async def store_id(self) -> str:
+        """The id of this store, made when it was created."""
+        return self._store_id
+
+    async def register(self, row: TaskRow, documents: Sequence[SourceDocument]) -> bool:
+        """Store a new task with its documents. False: the same request is there already.
+
+        Raises RequestConflict if the request id was used for another question, other documents or other terms.
+        """
+        # Large texts are hashed before the transaction, while others can write.
+        return await self._register(row, documents, [described(source) for source in documents])
+
+    @writing
+    async def _register(
+        self,
+        connection: AsyncConnection,
+        row: TaskRow,
+        documents: Sequence[SourceDocument],
+        listed: Sequence[Document],
+    ) -> bool:
+        return await self._add(connection, row, documents, listed)
+
+    async def _add(
+        self,
+        connection: AsyncConnection,
+        row: TaskRow,
+        documents: Sequence[SourceDocument],
+        listed: Sequence[Document],
+    ) -> bool:
+        digest = request_digest(row.request, listed)
+        if not await add_once(connection, tasks, {**task_columns(row), "digest": digest}):
+            await require_same_request(connection, row, digest)
+            return False
+        by_hash = {document.blob: source.text for document, source in zip(listed, documents, strict=True)}
+        # In one order everywhere: two tasks with the same documents must not wait for each other.
+        await add_texts(connection, row.ref.reader, sorted(by_hash.items()))
+        await add_documents(connection, row.ref.task_id, listed)
+        self._tell(connection, row.ref.task_id, Happening(kind="submitted"))
+        return True
+
+    async def register_scheduled(self, row: TaskRow, documents: Sequence[SourceDocument], month: MonthlyBudget) -> str:
+        """Store a run of a schedule as `register` does, unless that would pass what its runs of the month may spend.
+
+        Returns:
+            Why it was not stored; empty if it was, or was there already.
+
+        Raises:
+            RequestConflict: as `register`.
+        """
+        return await self._register_scheduled(row, documents, [described(source) for source in documents], month)
+
+    @writing
+    async def _register_scheduled(
+        self,
+        connection: AsyncConnection,
+        row: TaskRow,
+        documents: Sequence[SourceDocument],
+        listed: Sequence[Document],
+        month: MonthlyBudget,
+    ) -> str:
+        # On PostgreSQL two transactions would each count without the other's row.
+        await lock_session(connection, SessionKey(tenant=row.ref.tenant, session=row.ref.session))
+        first = month.at.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        whole = OfSession(tenant=row.ref.tenant, session=row.ref.session)
+        of_month = select(tasks).where(owned(tasks, whole), tasks.c.submitted_at >= first)
+        others = [task_row(found) for found in (await connection.execute(of_month)).all()]
+        if all(other.ref.task_id != row.ref.task_id for other in others) and (
+            reason := month.refusal(others, row.terms.budget)
+        ):
+            return reason
+        await self._add(connection, row, documents, listed)
+        return ""
+
+    @reading
+    async def task(self, connection: AsyncConnection, task_id: str, reader: Reader) -> TaskRow:
+        """Raises UnknownTask, which does not tell whether somebody else has it."""
+        this = select(tasks).where(tasks.c.task_id == task_id, owned(tasks, reader))
+        found = (await connection.execute(this)).one_or_none()
+        if found is None:
+            raise unknown_task(task_id)
+        return task_row(found)
+
+    @reading
+    async def find_tasks(self, connection: AsyncConnection, prefix: str, reader: Reader) -> tuple[str, ...]:
+        """Ids of the reader's tasks that start with the prefix, newest first."""
+        starts = func.substr(tasks.c.task_id, 1, len(prefix)) == prefix
+        found = select(tasks.c.task_id, tasks.c.terms).where(starts, owned(tasks, reader))
+        return tuple(await bodies(connection, found.order_by(tasks.c.ordinal.desc())))
+
+    @reading
+    async def tasks(
+        self,
+        connection: AsyncConnection,
+        reader: Reader,
+        limit: int = 50,
+        *,
+        ended_before: datetime | None = None,
+        since: datetime | None = None,
+    ) -> tuple[TaskRow, ...]:
+        """The reader's, newest first; those alone that were submitted since some moment. Of those that ended before
+        one, none is forgotten as a whole; one whose end nobody wrote down counts from when it was submitted: it was
+        terminated, or still runs.
+        """
+        newest = select(tasks).where(owned(tasks, reader)).order_by(tasks.c.ordinal.desc()).limit(limit)
+        if ended_before is not None:
+            ended = func.coalesce(tasks.c.ended_at, tasks.c.submitted_at) < ended_before
+            newest = newest.where(ended, tasks.c.forgotten_at.is_(None))
+        if since is not None:
+            newest = newest.where(tasks.c.submitted_at >= since)
+        rows = (await connection.execute(newest)).all()
+        return tuple(task_row(row) for row in rows)
+
+    async def admit(self, task_id: str, title: str) -> None:
+        """Keep the redacted title. Raises UnknownTask."""
+        await self._set(task_id, Happening(kind="admitted"), title=bound(title, task_id))
+
+    async def finish(self, task_id: str, progress: TaskProgress) -> None:
+        """Keep how the task ended; what was kept before is replaced. Raises UnknownTask."""
+        ended_at = self._clock() if progress.phase.over else None
+        body = bound(progress.model_dump_json(), task_id)
+        await self._set(task_id, ended(progress.phase), progress=body, ended_at=ended_at)
+
+    @writing
+    async def _set(self, connection: AsyncConnection, task_id: str, told: Happening, **values: object) -> None:
+        changed = await connection.execute(update(tasks).where(tasks.c.task_id == task_id).values(**values))
+        if changed.rowcount != 1:
+            raise unknown_task(task_id)
+        self._tell(connection, task_id, told)
+
+
+async def require_task(connection: AsyncConnection, task_id: str) -> None:
+    """Raises UnknownTask if the task is not there."""
+    found = await connection.execute(select(tasks.c.ordinal).where(tasks.c.task_id == task_id))
+    if found.one_or_none() is None:
+        raise unknown_task(task_id)
+
+
+async def require_same_request(connection: AsyncConnection, row: TaskRow, digest: str) -> None:
+    """Raises RequestConflict where the request id was used for something else."""
+    known = select(tasks.c.digest).where(
+        tasks.c.tenant == row.ref.tenant,
+        tasks.c.session == row.ref.session,
+        tasks.c.request_id == row.request.request_id,
+    )
+    if (await connection.execute(known)).scalar_one_or_none() != digest:
+        raise RequestConflict(
+            f"the request id {row.request.request_id!r} was used in this session before, with another question, "
+            "other documents or other terms: use a new request id"
+        )
+
+
+def request_digest(request: TaskRequest, documents: Sequence[Document]) -> str:
+    """Over what the person gave. Defaults and the task's terms are left out: they change with the software."""
+    asked = request.model_dump(mode="json", exclude_defaults=True)
+    if asked.get("session") == "default":  # which was left out while every task without a session had this one
+        del asked["session"]
+    content = [asked, [[document.name, document.blob] for document in documents]]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def task_columns(row: TaskRow) -> dict[str, object]:
+    """The row as its table has it, digest and plan apart."""
+    ref, task_id = row.ref, row.ref.task_id
+    return {
+        **ref.model_dump(),
+        "request_id": row.request.request_id,
+        "request": bound(row.request.model_dump_json(), task_id),
+        "terms": bound(row.terms.model_dump_json(), task_id, ref.tenant, ref.session),
+        "title": bound(row.title, task_id),
+        "submitted_at": row.submitted_at,
+        "ended_at": row.ended_at,
+        "progress": None if row.progress is None else bound(row.progress.model_dump_json(), task_id),
+    }
+
+
+def task_row(row: Row[tuple[object, ...]]) -> TaskRow:
+    """The task of a row of its table."""
+    return TaskRow(
+        ref=TaskRef(store_id=row.store_id, tenant=row.tenant, session=row.session, task_id=row.task_id),
+        request=TaskRequest.model_validate_json(row.request),
+        terms=TaskTerms.model_validate_json(row.terms),
+        title=row.title,
+        submitted_at=row.submitted_at,
+        ended_at=row.ended_at,
+        progress=None if row.progress is None else TaskProgress.model_validate_json(row.progress),
+    )
+
+
+def unknown_task(task_id: str) -> UnknownTask:
+    """The error about a task that is not there."""
+    return UnknownTask(f"no task {task_id} in this store: list the tasks to see which there are")
+
+
+class SqlBills(StorePart):
+    """What tasks have cost."""
+
+    @reading
+    async def payments(self, connection: AsyncConnection, task_id: str, reader: Reader) -> Payments:
+        """The task's calls so far; none for a task that has called no model, and one that is not the reader's."""
+        own = await bodies(
+            connection, select(runs.c.run_id, runs.c.proof).where(runs.c.task_id == task_id, owned(runs, reader))
+        )
+        paid = select(charges).where(charges.c.run_id.in_(own))
+        open_calls = select(intents).where(intents.c.run_id.in_(own))
+        found = (await connection.execute(paid.order_by(charges.c.ordinal))).mappings()
+        silent = (await connection.execute(open_calls.order_by(intents.c.ordinal))).mappings()
+        return Payments(paid=tuple(map(_paid, found)), unanswered=tuple(map(_unanswered, silent)))
+
+    @reading
+    async def spending(self, connection: AsyncConnection, days: Days, reader: Reader) -> Spending:
+        """What all tasks of the reader's have spent in these days. Raises BadInput where that is too much to show."""
+        kinds = [added_up(charges.c[kind]).label(kind) for kind in Usage.model_fields]
+        priced = func.count(charges.c.cost_micro_usd).label("priced")
+        cost = added_up(charges.c.cost_micro_usd).label("cost")
+        paid = _by_day(connection, charges, days, reader, [func.count().label("calls"), priced, cost, *kinds])
+        worst = [added_up(intents.c[name]).label(name) for name in ("worst_case", "worst_case_micro_usd")]
+        silent = _by_day(connection, intents, days, reader, worst)
+        spent = [_spent(row) for chosen in (paid, silent) for row in (await connection.execute(chosen)).mappings()]
+        titles: dict[str, str] = {}
+        for batch in batches(line.task_id for line in spent):
+            named = select(tasks.c.task_id, tasks.c.title, tasks.c.terms).where(tasks.c.task_id.in_(batch))
+            rows = await connection.execute(named.where(owned(tasks, reader)))
+            titles.update({row.task_id: row.title for row in rows})
+        return spent_in(days, spent, titles)
+
+    @reading
+    async def sessions(
+        self, connection: AsyncConnection, reader: Reader, first: int, count: int
+    ) -> tuple[KnownSession, ...]:
+        """So many of the reader's sessions from the `first` on, those with the newest tasks before others."""
+        newest = func.max(tasks.c.ordinal)
+        page = select(newest).where(owned(tasks, reader)).group_by(tasks.c.session).order_by(newest.desc())
+        ordinals = (await connection.execute(page.offset(first).limit(count))).scalars().all()
+        named = select(tasks).where(tasks.c.ordinal.in_(ordinals), owned(tasks, reader))
+        rows = [task_row(row) for row in (await connection.execute(named.order_by(tasks.c.ordinal.desc()))).all()]
+        return tuple([await _session(connection, row, reader) for row in rows])
+
+
+async def _session(connection: AsyncConnection, newest: TaskRow, reader: Reader) -> KnownSession:
+    whole = OfSession(tenant=newest.ref.tenant, session=newest.ref.session)
+    of_tasks, of_runs = [(owned(table, whole), owned(table, reader)) for table in (tasks, runs)]
+    known = await bodies(connection, select(tasks.c.task_id, tasks.c.terms).where(*of_tasks))
+    # A refused task never had an agent run: the progress of all others, which may be large, is not read.
+    never_ran = ~exists().where(runs.c.task_id == tasks.c.task_id)
+    ended = select(tasks.c.progress, tasks.c.terms).where(*of_tasks, tasks.c.ended_at.is_not(None), never_ran)
+    refused = sum(_is_refused(body) for body in await bodies(connection, ended.where(tasks.c.progress.is_not(None))))
+    kept = select(sessions.c.state).where(sessions.c.tenant == whole.tenant, sessions.c.session == whole.session)
+    state = (await connection.execute(kept)).scalar_one_or_none()
+    account = (SessionState() if state is None else SessionState.model_validate_json(state)).account
+    fresh = added_up(charges.c.input + charges.c.cache_write + charges.c.output).label("tokens")
+    unpriced = (func.count() - func.count(charges.c.cost_micro_usd)).label("unpriced")
+    sums = select(runs.c.run_id, runs.c.proof, fresh, added_up(charges.c.cost_micro_usd).label("cost"), unpriced)
+    paid = sums.join(charges, charges.c.run_id == runs.c.run_id).where(*of_runs).group_by(runs.c.run_id)
+    spent = (await connection.execute(paid)).all()
+    return KnownSession(
+        session=newest.request.session,
+        id=newest.ref.session,
+        tasks=len(known) - refused,
+        refused=refused,
+        last_at=newest.submitted_at,
+        spent=Amount(tokens=sum(row.tokens for row in spent), micro_usd=sum(row.cost for row in spent)),
+        held=account.held,
+        limit=account.limit,
+        unpriced_calls=sum(row.unpriced for row in spent),
+    )
+
+
+def _is_refused(progress: str) -> bool:
+    """Without validating all of it: a session may have thousands of tasks."""
+    return from_json(progress)["phase"] == TaskPhase.REFUSED
+
+
+def _by_day(
+    connection: AsyncConnection, table: Table, days: Days, reader: Reader, sums: Sequence[Label[int]]
+) -> Select[*tuple[Any, ...]]:
+    """Of charges or intents, by agent run, model and day; proofs of whose they are are read, too. One more than can be
+    shown at most.
+    """
+    sqlite = connection.dialect.name == "sqlite"
+    moment = table.c.at if sqlite else func.timezone("UTC", table.c.at)
+    # By the index of runs SQLite would fetch the rows of all days one by one; as they lie, they take a fifth of it.
+    run = (table.c.run_id + literal("") if sqlite else table.c.run_id).label("of_run")
+    chosen = select(run, table.c.model, func.date(moment).label("day"), *sums)
+    within = chosen.where(table.c.at >= days.begin, table.c.at < days.end)
+    # Added up before it is known whose they are: a look at the run of each charge takes twice as long.
+    added = within.group_by("of_run", table.c.model, "day").subquery()
+    whose = select(runs.c.task_id, runs.c.role, runs.c.proof, added).join(added, added.c.of_run == runs.c.run_id)
+    return whose.where(owned(runs, reader)).limit(MOST_SPENT_LINES + 1)
+
+
+def _spent(row: RowMapping) -> SpentLine:
+    named = SpentLine(
+        day=date.fromisoformat(str(row["day"])), task_id=row["task_id"], role=row["role"], model=row["model"]
+    )
+    if "worst_case" in row:
+        possibly = Amount(tokens=row["worst_case"], micro_usd=row["worst_case_micro_usd"])
+        return named.replace(possibly_billed=possibly)
+    return named.replace(
+        calls=row["calls"],
+        usage=Usage.model_validate(row, extra="ignore"),
+        cost_micro_usd=row["cost"],
+        unpriced_calls=row["calls"] - row["priced"],
+    )
+
+
+def _paid(row: RowMapping) -> Paid:
+    return Paid(agent=_agent(row), charge=charge_of(row))
+
+
+def charge_of(row: RowMapping) -> Charge:
+    """The charge of a row of its table."""
+    return Charge.model_validate({**row, "usage": Usage.model_validate(row, extra="ignore")}, extra="ignore")
+
+
+def _unanswered(row: RowMapping) -> Unanswered:
+    worst_case = Amount(tokens=row["worst_case"], micro_usd=row["worst_case_micro_usd"])
+    intent = Intent.model_validate({**row, "worst_case": worst_case}, extra="ignore")
+    return Unanswered(agent=_agent(row), intent=intent)
+
+
+def _agent(row: RowMapping) -> str:
+    return str(row["run_id"]).rpartition("/")[2]
+
+
+class SqlPlans(StorePart):
+    """The port `Store`: plans."""
+
+    @writing
+    async def save_plan(self, connection: AsyncConnection, task_id: str, plan: Plan) -> None:
+        """Keep the plan with its goals. The first one stays. Raises UnknownTask."""
+        unplanned = update(tasks).where(tasks.c.task_id == task_id, tasks.c.plan.is_(None))
+        kept = await connection.execute(unplanned.values(plan=bound(plan.model_dump_json(), task_id)))
+        if kept.rowcount != 1:
+            await require_task(connection, task_id)
+            return
+        self._tell(connection, task_id, Happening(kind="planned", reference="1"))
+
+    @writing
+    async def save_revision(self, connection: AsyncConnection, task_id: str, version: PlanVersion) -> None:
+        """Keep a plan that takes the place of the one before. Of each number the first stays. Raises UnknownTask."""
+        await require_task(connection, task_id)
+        body = bound(version.model_dump_json(), task_id, version.number)
+        row = {"task_id": task_id, "number": version.number, "body": body}
+        if await add_once(connection, plan_revisions, {**row, "made_at": self._clock()}):
+            self._tell(connection, task_id, Happening(kind="planned", reference=str(version.number)))
+
+    async def plan(self, task_id: str, reader: Reader) -> Plan | None:
+        """The newest plan, goals included."""
+        versions = await self.plan_versions(task_id, reader)
+        return versions[-1].plan if versions else None
+
+    @reading
+    async def plan_versions(self, connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[PlanVersion, ...]:
+        """All plans of the task, oldest first, each with its goals and why it was made."""
+        own = (tasks.c.task_id == task_id, owned(tasks, reader))
+        found = await bodies(connection, select(tasks.c.plan, tasks.c.terms).where(*own, tasks.c.plan.is_not(None)))
+        if not found:
+            return ()
+        first = PlanVersion(number=1, plan=Plan.model_validate_json(found[0]), made_by=PLANNING_ID)
+        revised = select(plan_revisions.c.body).where(plan_revisions.c.task_id == task_id)
+        later = await connection.execute(revised.order_by(plan_revisions.c.number))
+        return first, *(PlanVersion.model_validate_json(text) for text in later.scalars())
+
+
+class SqlForking(StorePart):
+    """The part of the port `Store` that adds forked tasks."""
+
+    @writing
+    async def register_fork(
+        self, connection: AsyncConnection, row: TaskRow, plan: Plan, reused: Reused, state: str
+    ) -> bool:
+        """Store a new task with this plan and the documents of another one, and what these agents of it have done.
+
+        `state` is the content hash of the state in which that one ended, as it was looked at; nothing is charged.
+        False: the same request is there already. Raises RequestConflict as `register` does; UnknownTask; BadInput
+        where the other task has gone on meanwhile.
+        """
+        source = reused.task_id
+        tenants = OfTenant(tenant=row.ref.tenant)
+        whose = (tasks.c.task_id == source, owned(tasks, tenants), tasks.c.progress.is_not(None))
+        ended = await bodies(connection, select(tasks.c.progress, tasks.c.terms).where(*whose).with_for_update())
+        if not ended:
+            raise unknown_task(source)
+        if TaskProgress.model_validate_json(ended[0]).state != state:
+            raise BadInput(f"{source} has gone on meanwhile: fork it when it has ended again")
+        digest = request_digest(row.request, await documents_of(connection, source, tenants))
+        planned = bound(plan.model_dump_json(), row.ref.task_id)
+        columns = {**task_columns(row), "plan": planned, "digest": digest}
+        if not await add_once(connection, tasks, columns):
+            await require_same_request(connection, row, digest)
+            return False
+        own = row.ref.reader.model_dump()
+        await _copy(connection, text_owners, text_owners.c.task_id == source, own)
+        await _copy(connection, documents, documents.c.task_id == source, own)
+        for kind in (TOLD, UPDATED):
+            await _copy(connection, audit, (audit.c.task_id == source) & audit.c.entry_id.startswith(kind), own)
+        for agent in reused.agents:
+            await _copy_run(connection, f"{source}/{agent}", f"{row.ref.task_id}/{agent}", own)
+        self._tell(connection, row.ref.task_id, Happening(kind="submitted", reference=source, detail="fork"))
+        return True
+
+
+async def _copy_run(connection: AsyncConnection, source: str, run_id: str, own: Mapping[str, str]) -> None:
+    """What the agent said and handed over. Its charges, intents and outcomes of legs stay where they were made."""
+    for table in (runs, messages, compactions, deliverables):
+        await _copy(connection, table, table.c.run_id == source, {**own, "run_id": run_id})
+    taken = select(notes.c.note_id, notes.c.body).where(notes.c.run_id == source).order_by(notes.c.ordinal)
+    for note_id, body in (await connection.execute(taken)).all():
+        own_id = f"{run_id}{note_id.removeprefix(source)}"
+        note = Note.model_validate_json(body).replace(id=own_id, run_id=run_id)
+        again = bound(note.model_dump_json(), run_id, own_id)
+        row = {"run_id": run_id, "task_id": own["task_id"], "note_id": own_id, "body": again}
+        await connection.execute(insert(notes).values(row))
+
+
+async def _copy(connection: AsyncConnection, table: Table, where: ColumnElement[bool], own: Mapping[str, str]) -> None:
+    """The rows that fit, with those of these columns changed that the table has, in their order.
+
+    What is sealed is opened, and sealed again for its new row.
+    """
+    columns = [column for column in table.columns if column.name != "ordinal"]
+    ordered = table.c.ordinal if "ordinal" in table.c else columns[0]
+    found = await connection.execute(select(*columns).where(where).order_by(ordered))
+    rows = [{**row, **{name: value for name, value in own.items() if name in row}} for row in found.mappings()]
+    sealed = [(column.name, column.type.key) for column in columns if isinstance(column.type, SealedText)]
+    for row in rows:
+        row.update({name: bound(row[name], *(row[part] for part in key)) for name, key in sealed})
+    for first in range(0, len(rows), BATCH):
+        await connection.execute(insert(table), rows[first : first + BATCH])
